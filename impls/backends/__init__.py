@@ -1,0 +1,1 @@
+"""One family of backends a file, each readable alone; the registry scans this folder for ``BACKENDS``."""
