@@ -1,7 +1,7 @@
 """AxialBench's implementations of AlphaFold attention: what is measured.
 
-``impls.names()`` lists the backends, ``impls.get("sdpa")`` gives one, ``impls.evoformer`` holds the modules. Nothing here
-loads torch before it is used, so that plain arithmetic (``impls.cost``) and problem descriptions stay cheap.
+``impls.names()`` lists the backends, ``impls.get("sdpa")`` gives one, ``impls.evoformer`` holds the modules. Nothing
+here loads torch before it is used, so that plain arithmetic (``impls.cost``) and problem descriptions stay cheap.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def one_of(what: str, value: str, known: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class CoreProblem:
-    """One call of the core, ``q (*batch, H, Q, c)`` against ``k, v (*batch, H_kv, K, c)``, as backends are asked about it.
+    """One call of the core, ``q (*batch, H, Q, c)`` against ``k, v (*batch, H_kv, K, c)``, as asked of a backend.
 
     ``bias_shape`` broadcasts to ``(*batch, H, Q, K)``; ``mask`` says whether a key mask is given; ``bias_dtype`` is
     ``dtype`` unless the bias is kept in float32. ``training`` means that a gradient of q, k or v is wanted,

@@ -1,0 +1,56 @@
+# AxialBench: `make bench` measures this commit and publishes the site; `make test` proves every backend right.
+# Both set up .venv on first use, and only then (again when pyproject.toml or constraints.txt change).
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+KERNELS := .venv/.kernels
+# Every pip, asv's own included, installs the torch that constraints.txt pins.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup bench site test lint types compare figures clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make bench    measure the current commit at quick effort and publish the site (about 8 minutes on 2 cores)"
+	@echo "make test     prove every backend against the float64 specification, and test the rest"
+	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
+	@echo "make site     rebuild the site from results/ without measuring"
+	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
+
+setup: $(READY)
+
+# torch first and alone: asked for by another package, pip may choose another build of it.
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv (once)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet torch hatchling editables
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[bench,site,test,lint]'
+	@touch $@
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks run
+	@$(MAKE) --no-print-directory site
+
+site: $(READY)
+	$(BIN)/python -m dashboard build
+
+test: $(READY) $(KERNELS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+compare: $(READY)
+	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group --benchmark-columns=min,median,iqr,rounds --benchmark-sort=min $(PYTEST_ARGS)
+
+figures: $(READY)
+	$(BIN)/python -m dashboard figures
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv .asv site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
