@@ -1,0 +1,143 @@
+"""PyTorch's scaled_dot_product_attention: its own choice of kernel, and each kernel by itself.
+
+A forced kernel never falls back to another: what it cannot do, ``limits`` says beforehand. The rules for CUDA are those
+of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, and wrong answers that were reported to PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from impls.cuda import HALF, LARGEST_GRID, Capability, grid_limits, half_only, on_cuda
+from impls.interface import Backend, Traits
+from impls.layout import bias_or_mask, over_one_batch_axis, readable
+from impls.masks import hide
+from impls.problem import CoreProblem
+
+ALL_BUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+LARGEST_INDEX = 2**31
+
+
+def automatic(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Whatever PyTorch chooses; cuDNN with a bias or mask is left out, for the reasons in ``cudnn_rules``."""
+    if q.is_cuda and not (bias is None and mask is None):
+        return forced(ALL_BUT_CUDNN, q, k, v, bias, mask)
+    return over_one_batch_axis(call, q, k, v, bias, mask)
+
+
+def forced(
+    kernels: SDPBackend | list[SDPBackend],
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None,
+) -> Tensor:  # fmt: skip
+    with sdpa_kernel(kernels):
+        return over_one_batch_axis(call, q, k, v, bias, mask)
+
+
+def call(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    if bias is not None and q.is_cuda:
+        bias = bias.to(q.dtype)  # a kernel may read a float32 bias as half-precision numbers: pytorch#191612
+        if bias.requires_grad and not q.requires_grad:
+            q = q.detach().requires_grad_()  # else the kernel may not keep what a bias's gradient needs: pytorch#188302
+    both = bias_or_mask(bias, mask)
+    q, k, v = (readable(x) for x in (q, hide(k, mask), hide(v, mask)))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if both is None else readable(both))
+
+
+def flash_limits(p: CoreProblem) -> Iterable[str]:
+    if p.device != "cpu":
+        return on_cuda(flash_rules, oldest=(8, 0))(p)
+    if p.bias_grad:
+        return ["the CPU kernel has no gradient of the bias: use sdpa_math or chunked, or detach the bias"]
+    return []
+
+
+def flash_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
+    yield from half_only(p)
+    if p.bias_shape is not None or p.mask:
+        yield "takes neither bias nor mask on CUDA: use sdpa_efficient, or flash_attn for a key mask alone"
+    if p.c > 256:
+        yield f"c={p.c}: a head is at most 256 wide; use sdpa_efficient or sdpa_math"
+    if p.training and 192 < p.c <= 224 and capability in ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1)):
+        yield f"c={p.c}: no backward for widths of 193 to 224 on this GPU; use sdpa_efficient"
+    yield from grid_limits(p)
+    padded = math.prod(p.batch) * p.H * -(-p.Q // 128) * 128 * max(p.c, 32)
+    if p.training and padded > LARGEST_INDEX:
+        yield f"its backward would index {padded:,} elements of q, at most 2^31: split the batch, or use sdpa_efficient"
+
+
+def efficient_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
+    if p.dtype == "float64":
+        yield "float64: takes float32, float16 and bfloat16; use sdpa_math"
+    if p.dtype == "bfloat16" and capability < (8, 0):
+        yield "bfloat16 needs a GPU of compute capability 8.0 or newer; use float16"
+    multiple = 8 if p.dtype in HALF else 4
+    if p.c % multiple:
+        yield f"c={p.c}: a head's width must be a multiple of {multiple} in {p.dtype}; use sdpa_math"
+    if p.H > LARGEST_GRID:
+        yield f"{p.H:,} heads: at most {LARGEST_GRID:,}, the CUDA grid; split the heads"
+
+
+def cudnn_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
+    yield from half_only(p)
+    if p.c % 8 or p.c > 128:
+        yield f"c={p.c}: a head's width must be a multiple of 8 up to 128; use sdpa_efficient"
+    if p.K == 1:
+        yield "one key: takes two or more; use sdpa_efficient"
+    yield from grid_limits(p)
+    if p.bias_grad:
+        yield "has no gradient of the bias: use sdpa_efficient or sdpa_math"
+    if p.training and p.K % 128 == 64 and (p.mask or p.bias_shape is not None):
+        yield f"K={p.K}: its dq can be NaN where K % 128 is 64 and there is a mask or bias (pytorch#196678)"
+    if torch.are_deterministic_algorithms_enabled():
+        yield "is not deterministic, which torch.use_deterministic_algorithms forbids: use sdpa_math"
+
+
+MASK_AND_BIAS = "when a bias meets a mask that varies along the batch: the two become one tensor of the logits' size"
+
+BACKENDS = (
+    Backend(
+        "sdpa",
+        "scaled_dot_product_attention, by the kernel that PyTorch chooses",
+        automatic,
+        traits=Traits(
+            deterministic=False, score_sized=f"{MASK_AND_BIAS}; always where PyTorch chooses the math kernel"
+        ),
+    ),
+    Backend(
+        "sdpa_math",
+        "scaled_dot_product_attention, plain kernel",
+        partial(forced, SDPBackend.MATH),
+        traits=Traits(score_sized="always: logits and weights"),
+    ),
+    Backend(
+        "sdpa_flash",
+        "scaled_dot_product_attention, FlashAttention kernel",
+        partial(forced, SDPBackend.FLASH_ATTENTION),
+        limits=flash_limits,
+        traits=Traits(deterministic=False, score_sized=MASK_AND_BIAS),
+    ),
+    Backend(
+        "sdpa_efficient",
+        "scaled_dot_product_attention, memory-efficient kernel (CUDA)",
+        partial(forced, SDPBackend.EFFICIENT_ATTENTION),
+        limits=on_cuda(efficient_rules, oldest=(5, 0)),
+        traits=Traits(
+            deterministic=False,
+            score_sized=f"{MASK_AND_BIAS}; the bias's gradient; a bias or mask with K not a multiple of 16 (padded)",
+        ),
+    ),
+    Backend(
+        "sdpa_cudnn",
+        "scaled_dot_product_attention, cuDNN kernel (CUDA)",
+        partial(forced, SDPBackend.CUDNN_ATTENTION),
+        limits=on_cuda(cudnn_rules, oldest=(8, 0)),
+        traits=Traits(deterministic=False, score_sized=MASK_AND_BIAS),
+    ),
+)

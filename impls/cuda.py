@@ -1,0 +1,48 @@
+"""What kernels for NVIDIA GPUs have in common: which device they need, which dtypes, and how large a grid may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+
+from impls.problem import CoreProblem
+
+Capability = tuple[int, int]
+Limits = Callable[[CoreProblem], Iterable[str]]
+Rules = Callable[[CoreProblem, Capability], Iterable[str]]
+
+LARGEST_GRID = 65_535
+HALF = ("bfloat16", "float16")
+
+
+def on_cuda(rules: Rules, oldest: Capability) -> Limits:
+    """The limits of a CUDA kernel: ``rules(problem, compute capability)``, asked only where such a device is there."""
+
+    def limits(p: CoreProblem) -> Iterator[str]:
+        if p.device != "cuda":
+            yield f"needs CUDA: there is no kernel for {p.device}; move the tensors to a GPU, or use eager or chunked"
+        elif not torch.cuda.is_available():
+            yield "needs CUDA, which PyTorch does not find on this machine"
+        elif (capability := torch.cuda.get_device_capability()) < oldest:
+            yield "needs a GPU of compute capability {}.{} or newer; this one has {}.{}".format(*oldest, *capability)
+        else:
+            yield from rules(p, capability)
+
+    return limits
+
+
+def half_only(p: CoreProblem) -> Iterator[str]:
+    """For kernels that take float16 and bfloat16 alone."""
+    if p.dtype not in HALF:
+        yield f"{p.dtype}: takes float16 and bfloat16 only; convert q, k and v, or use chunked"
+
+
+def grid_limits(p: CoreProblem) -> Iterator[str]:
+    """For kernels whose grid has one index for the batch and one for the heads."""
+    batch = math.prod(p.batch)
+    if batch > LARGEST_GRID:
+        yield f"batch of {batch:,}: at most {LARGEST_GRID:,}, the CUDA grid; split the batch"
+    if p.H > LARGEST_GRID:
+        yield f"{p.H:,} heads: at most {LARGEST_GRID:,}, the CUDA grid; split the heads"
