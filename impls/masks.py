@@ -38,7 +38,7 @@ def make_mask(kind: str, shape: tuple[int, ...], *, seed: int = 0, device: str =
     generator = torch.Generator().manual_seed(seed + 1)
     *rows, K = shape
     if kind == "padding":
-        valid = torch.randint(max(1, K // 2), K + 1, (*rows, 1), generator=generator)
+        valid = torch.randint(min(K, max(1, K // 2)), K + 1, (*rows, 1), generator=generator)
         mask = torch.arange(K) < valid
     else:
         mask = torch.rand(shape, generator=generator) < 0.8

@@ -1,0 +1,145 @@
+"""How large an error may be: the exact answer, and the rounding that a right kernel cannot avoid.
+
+For each of o, dq, dk, dv and dbias, element by element,
+
+    budget = 2 x the largest error of plain eager attention, in the same dtype on the same inputs,  +  2 eps M
+
+where M is the sum that defines the element, taken over absolute values and times the condition of its softmax row.
+Where M is zero nothing contributes (a masked key, a row without valid keys), and the answer must be zero exactly.
+
+The condition of row i is 1 + max_j (sum_c |q_ic||k_jc| / sqrt(c) + |bias_ij|): logits are sums of that size, each
+rounded to one part in 1/eps, and an absolute error of a logit is a relative error of its weight. Keys without weight do
+not count, so that a bias of -1e9 used as a mask buys no tolerance. To it comes sqrt(n) for the longest of the sums, in
+the precision of the accumulator (float32 for half precision): a sum of n terms of one sign, taken in order, is off by
+about that many roundings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from impls.interface import Backend, get
+from impls.masks import hide, on_keys
+from impls.problem import CoreInputs
+from impls.reference import weights
+
+TENSORS = ("o", "dq", "dk", "dv", "dbias")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The exact answer to a problem, and how far from it a right kernel may be, for ``o`` and each gradient wanted.
+
+    Attributes:
+        exact: float64, on the inputs as they are rounded.
+        floor: 2 eps M, elementwise.
+        eager: the largest error of plain eager attention; not finite where eager's answer is not.
+    """
+
+    exact: dict[str, Tensor]
+    floor: dict[str, Tensor]
+    eager: dict[str, float]
+
+    def of(self, name: str) -> Tensor:
+        """The budget of tensor ``name``, elementwise."""
+        floor = self.floor[name]
+        return torch.where(floor > 0, floor + 2 * self.eager[name], 0)
+
+
+def budget(inputs: CoreInputs) -> Budget:
+    """The budget of one problem, for ``o`` and for the gradient of every input that requires one."""
+    exact = run(get("reference"), in_float64(inputs))
+    yardstick = run(get("eager"), inputs)
+    floors = floor(inputs)
+    return Budget(
+        exact,
+        {name: floors[name] for name in exact},
+        {name: largest((yardstick[name].double() - exact[name]).abs()) for name in exact},
+    )
+
+
+def run(attend: Backend | Callable[..., Tensor], inputs: CoreInputs) -> dict[str, Tensor]:
+    """``o``, and as ``dq``, ``dk``, ``dv``, ``dbias`` the gradients of the inputs that require one."""
+    q, k, v, bias, mask, cotangent = inputs
+    o = attend(q, k, v, bias, mask)
+    wanted = {f"d{name}": x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
+    if not wanted:
+        return {"o": o.detach()}
+    gradients = torch.autograd.grad(o, tuple(wanted.values()), cotangent)
+    return {"o": o.detach(), **dict(zip(wanted, gradients, strict=True))}
+
+
+def in_float64(inputs: CoreInputs) -> CoreInputs:
+    """The same values as float64 leaves that require what the inputs require."""
+    values = {name: x for name, x in inputs._asdict().items() if x is not None and x.is_floating_point()}
+    leaves = {name: x.detach().double().requires_grad_(x.requires_grad) for name, x in values.items()}
+    return inputs._replace(**leaves)
+
+
+@torch.no_grad()
+def floor(inputs: CoreInputs) -> dict[str, Tensor]:
+    """``2 eps M`` of the output and of all gradients, in float64; C_i is the condition of row i.
+
+    ======  =============================  ===================================================
+    o       sum_j P_ij v_jc                M = C_i sum_j P_ij |v_jc|
+    dv      sum_i P_ij do_ic               M = sum_i C_i P_ij |do_ic|
+    dS      P_ij (do_i.v_j - do_i.o_i)     M = C_i P_ij (|do_i|.|v_j| + sum_k P_ik |do_i|.|v_k|)
+    dbias   sum of dS over broadcast axes  M = the same sum of dS's
+    dq, dk  sum_j dS_ij k_jc / sqrt(c)     M = sum_j M(dS)_ij |k_jc| / sqrt(c), and so for dk
+    ======  =============================  ===================================================
+    """
+    q, k, v, bias, mask, cotangent = inputs
+    names = {"o": q, "dq": q, "dk": k, "dv": v, "dbias": bias}
+    if not q.numel() * k.shape[-2]:
+        return {name: torch.zeros_like(x, dtype=torch.float64) for name, x in names.items() if x is not None}
+    P = weights(q, k, bias, mask)
+    k, v = hide(k, mask), hide(v, mask)
+    q, k, v, cotangent = (x.double().abs() for x in (q, k, v, cotangent))
+    scale = 1 / math.sqrt(q.shape[-1])
+    logits = scale * q @ k.transpose(-1, -2)
+    valid = torch.ones_like(P, dtype=torch.bool) if mask is None else on_keys(mask).expand(P.shape)
+    if bias is not None:
+        logits, valid = logits + bias.double().abs(), valid & (bias > -torch.inf)
+    condition = 1 + torch.where(P > 0, logits, 0).amax(-1, keepdim=True) + accumulation(inputs)
+    eps, lost = torch.finfo(inputs.q.dtype).eps, underflow(inputs.q.dtype)
+    P = torch.where(valid, P + lost / eps, 0)
+
+    dP = cotangent @ v.transpose(-1, -2)
+    dS = condition * P * (dP + (P * dP).sum(-1, keepdim=True))
+    P = condition * P
+    M = {
+        "o": P @ v,
+        "dq": scale * dS @ k,
+        "dk": (scale * dS.transpose(-1, -2) @ q).sum_to_size(k.shape),
+        "dv": (P.transpose(-1, -2) @ cotangent).sum_to_size(v.shape),
+    }
+    if bias is not None:
+        M["dbias"] = dS.sum_to_size(bias.shape)
+    return {name: torch.where(x > 0, 2 * (eps * x + lost), 0) for name, x in M.items()}
+
+
+def accumulation(inputs: CoreInputs) -> float:
+    """sqrt(n) roundings of an accumulator, in roundings of q's dtype; n is the number of terms of the longest sum."""
+    q, k, bias = inputs.q, inputs.k, inputs.bias
+    H, Q, K = *q.shape[-3:-1], k.shape[-2]
+    shared = 1 if bias is None else q[..., 0].numel() * K // max(1, bias.numel())
+    n = max(K, H * Q // k.shape[-3], shared)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    return math.sqrt(n) * torch.finfo(wide).eps / torch.finfo(q.dtype).eps
+
+
+def underflow(dtype: torch.dtype) -> float:
+    """The most that a number loses by vanishing: float16 rounds to subnormals, the others may flush them to zero."""
+    limits = torch.finfo(dtype)
+    return limits.smallest_normal * (limits.eps if dtype == torch.float16 else 1)
+
+
+def largest(x: Float[Tensor, "..."]) -> float:
+    """The largest element, NaN if there is one; 0 of nothing."""
+    return x.max().item() if x.numel() else 0.0

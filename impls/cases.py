@@ -1,0 +1,306 @@
+"""What every backend must satisfy, as data: small problems that reach the places where attention kernels go wrong.
+
+A ``Case`` describes one core call completely and reads as one line of text, so that a failure can be repeated from that
+line alone. ``cases()`` lists all; ``random_case`` draws others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from impls import quirks
+from impls.masks import make_mask
+from impls.problem import DIRECTIONS, DTYPES, MASK_KINDS, OPERATIONS, CoreInputs, CoreProblem, Problem, one_of
+
+LEAVES = ("q", "k", "v", "bias")
+GROUPS = ("lengths", "widths", "cross", "shared_kv", "bias_axes", "layouts", "values", "gradients", "batches", "empty")
+KINDS = OPERATIONS + GROUPS
+
+
+@dataclass(frozen=True)
+class Case:
+    """One core call to be judged.
+
+    Attributes:
+        kind: the operation whose shapes these are, or the group of cases that this one belongs to; one of KINDS.
+        batch, H, Q, K, c, bias_shape, dtype, H_kv, bias_dtype, device: as in ``CoreProblem``.
+        mask: one of MASK_KINDS; the mask has a row for each element of ``batch``.
+        grad: which of q, k, v, bias a gradient is wanted of; of none in the forward direction.
+        quirks: names out of ``impls.quirks.QUIRKS``.
+        repeats: how often the call is made; the answers must be equal to the bit.
+        seed: of the inputs.
+
+    Raises ValueError for an unknown name (suggesting the nearest) and where CoreProblem does.
+    """
+
+    kind: str
+    batch: tuple[int, ...]
+    H: int
+    Q: int
+    K: int
+    c: int
+    bias_shape: tuple[int, ...] | None = None
+    mask: str = "none"
+    dtype: str = "float32"
+    grad: tuple[str, ...] = ()
+    quirks: tuple[str, ...] = ()
+    H_kv: int | None = None
+    bias_dtype: str | None = None
+    device: str = "cpu"
+    repeats: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("kind of case", self.kind, KINDS)
+        one_of("mask kind", self.mask, MASK_KINDS)
+        for name in self.quirks:
+            one_of("quirk", name, tuple(quirks.QUIRKS))
+        for name in self.grad:
+            one_of("input", name, LEAVES if self.bias_shape is not None else LEAVES[:3])
+        self.core()
+
+    @classmethod
+    def of(cls, problem: Problem, **changes: Any) -> Case:
+        """The case of an operation: its core call, with gradients of everything when the direction is training."""
+        core = problem.core()
+        grad = () if problem.direction == "forward" else LEAVES if problem.has_bias else LEAVES[:3]
+        case = cls(
+            problem.operation, core.batch, core.H, core.Q, core.K, core.c, core.bias_shape, problem.mask, problem.dtype,
+            grad, ("one_mask",) if problem.operation == "template_pointwise" else (), device=problem.device,
+            seed=problem.seed,
+        )  # fmt: skip
+        return case.with_(**changes)
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """The case that ``str`` wrote. Raises ValueError for a field that no case has, or a value it cannot have."""
+        values: dict[str, Any] = {}
+        types = {field.name: str(field.type) for field in fields(cls)}
+        for word in text.split():
+            name, _, value = word.partition("=")
+            kind = types[one_of("field of a case", name, tuple(types))]
+            if kind.startswith("tuple[int"):
+                values[name] = tuple(int(n) for n in value.split("x") if n)
+            elif kind.startswith("tuple[str"):
+                values[name] = tuple(value.split("+"))
+            else:
+                values[name] = int(value) if kind.startswith("int") else value
+        if missing := [field for field in ("kind", "batch", "H", "Q", "K", "c") if field not in values]:
+            raise ValueError(f"a case needs {', '.join(missing)} as well: {text!r}")
+        return cls(**values)
+
+    def __str__(self) -> str:
+        words = []
+        for field in fields(self):
+            if (value := getattr(self, field.name)) != field.default:
+                join = "x" if "int" in str(field.type) else "+"
+                words.append(f"{field.name}={join.join(map(str, value)) if isinstance(value, tuple) else value}")
+        return " ".join(words)
+
+    def with_(self, **changes: Any) -> Case:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def direction(self) -> str:
+        return "training" if self.grad else "forward"
+
+    def core(self) -> CoreProblem:
+        """The problem that a backend is asked about."""
+        return CoreProblem(
+            self.batch, self.H, self.Q, self.K, self.c, bias_shape=self.bias_shape, mask=self.mask != "none",
+            dtype=self.dtype, device=self.device, H_kv=self.H_kv, bias_dtype=self.bias_dtype,
+            training=any(name in self.grad for name in LEAVES[:3]), bias_grad="bias" in self.grad,
+        )  # fmt: skip
+
+    def inputs(self) -> CoreInputs:
+        """Seeded inputs, with the values and in the layout that the quirks ask for."""
+        core, generator = self.core(), torch.Generator().manual_seed(self.seed)
+
+        def draw(shape: tuple[int, ...], dtype: str | None = self.dtype) -> Tensor:
+            return torch.randn(shape, generator=generator).to(self.device, getattr(torch, dtype or self.dtype))
+
+        queries, keys = (*self.batch, self.H, self.Q, self.c), (*self.batch, core.H_kv or self.H, self.K, self.c)
+        q, k, v, cotangent = draw(queries), draw(keys), draw(keys), draw(queries)
+        bias = None if self.bias_shape is None else draw(self.bias_shape, self.bias_dtype)
+        mask = make_mask(self.mask, (*self.batch, self.K), seed=self.seed, device=self.device)
+        inputs = quirks.apply(self.quirks, CoreInputs(q, k, v, bias, mask, cotangent), generator)
+        for name in self.grad:
+            getattr(inputs, name).requires_grad_()
+        return inputs
+
+
+SHAPES = {
+    "msa_row": Problem(operation="msa_row", B=2, S=3, R=17, N_head=4, c=8),
+    "msa_column": Problem(operation="msa_column", B=2, S=7, R=5, N_head=3, c=8),
+    "msa_global_column": Problem(operation="msa_global_column", B=2, S=33, R=5, N_head=7, c=8),
+    "triangle_starting": Problem(operation="triangle_starting", B=2, R=9, N_head=3, c=16),
+    "triangle_ending": Problem(operation="triangle_ending", B=2, R=13, N_head=4, c=8),
+    "template_pointwise": Problem(operation="template_pointwise", B=2, R=3, T=5, N_head=4, c=8),
+}
+"""One small problem an operation, with axes of different and mostly odd lengths."""
+
+LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257)
+WIDTHS = (1, 4, 16, 24, 30, 32, 48, 64, 128)
+CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097), (2, 5120))
+"""Numbers of queries and keys that differ; the last two exceed the key chunk of 4096 that a known kernel gets wrong."""
+
+
+def operation_cases() -> Iterator[Case]:
+    """Every operation x dtype x mask kind x direction."""
+    for operation, dtype, mask, direction in itertools.product(OPERATIONS, DTYPES, MASK_KINDS, DIRECTIONS):
+        yield Case.of(SHAPES[operation].with_(dtype=dtype, mask=mask, direction=direction))
+
+
+ROW = Case("msa_row", (2, 3), 4, 17, 17, 8, (2, 1, 4, 17, 17), "random", grad=LEAVES)
+COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
+"""What the groups vary: a problem with a pair bias, and one without."""
+
+
+def cases() -> tuple[Case, ...]:
+    """Every operation x dtype x mask kind x direction, then the groups, which are all in training."""
+    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, empty)
+    return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
+
+
+def operations() -> Iterator[Case]:
+    """Every operation x dtype x mask kind x direction."""
+    for operation, dtype, mask, direction in itertools.product(OPERATIONS, DTYPES, MASK_KINDS, DIRECTIONS):
+        yield Case.of(SHAPES[operation].with_(dtype=dtype, mask=mask, direction=direction))
+
+
+def each(kind: str, dtypes: tuple[str, ...] = DTYPES, *, both: bool = True) -> Iterator[Case]:
+    """The two problems that the groups vary (or only the one with a bias), at each dtype."""
+    for problem, dtype in itertools.product((ROW, COLUMN) if both else (ROW,), dtypes):
+        yield problem.with_(kind=kind, dtype=dtype)
+
+
+def resized(case: Case, **sizes: int) -> Case:
+    """``case`` with other H, Q, K or c, and a bias to match."""
+    if case.bias_shape is None:
+        return case.with_(**sizes)
+    axes = {-3: "H", -2: "Q", -1: "K"}
+    shape = list(case.bias_shape)
+    for i, name in axes.items():
+        if name in sizes and len(shape) >= -i and shape[i] == getattr(case, name):
+            shape[i] = sizes[name]
+    return case.with_(bias_shape=tuple(shape), **sizes)
+
+
+def lengths() -> Iterator[Case]:
+    """Around every multiple of 8, 16, 32, 64, 128 that a block may have."""
+    for case, n in itertools.product(each("lengths", ("float32", "bfloat16")), LENGTHS):
+        yield resized(case, Q=n, K=n)
+
+
+def widths() -> Iterator[Case]:
+    """Widths of a head: of all published models, and odd ones."""
+    for case, c in itertools.product(each("widths", ("float32", "bfloat16")), WIDTHS):
+        yield resized(case, c=c)
+
+
+def cross() -> Iterator[Case]:
+    """More queries than keys, and the reverse."""
+    for case, (Q, K) in itertools.product(each("cross", ("float32", "bfloat16")), CROSS):
+        yield resized(case, Q=Q, K=K)
+
+
+def shared_kv() -> Iterator[Case]:
+    """Keys and values of one head for all, as in global attention."""
+    for case, Q in itertools.product(each("shared_kv"), (1, 7)):
+        yield resized(case, Q=Q).with_(H_kv=1)
+
+
+def bias_axes() -> Iterator[Case]:
+    """A bias that spans any set of the axes batch, S, H, Q, K and broadcasts over the others."""
+    full = (2, 3, 4, 17, 17)
+    for spans in itertools.product((False, True), repeat=5):
+        shape = tuple(n if span else 1 for n, span in zip(full, spans, strict=True))
+        yield ROW.with_(kind="bias_axes", bias_shape=shape)
+        yield ROW.with_(
+            kind="bias_axes", bias_shape=shape, dtype="bfloat16", bias_dtype="float32", quirks=("low_rank",)
+        )
+
+
+def layouts() -> Iterator[Case]:
+    """Views instead of contiguous tensors; and the same call three times."""
+    for case in each("layouts"):
+        for quirk in ("heads_last", "strided", "margins", "expanded"):
+            yield case.with_(quirks=(quirk,))
+        yield resized(case, Q=33, K=33).with_(quirks=("margins",))
+        yield case.with_(repeats=3)
+
+
+def values() -> Iterator[Case]:
+    """Numbers that are large, tiny, not finite or masked; and well-conditioned problems, whose budget is tight."""
+    for case in each("values"):
+        for n in (1, 2, 5, 33):
+            yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
+        for quirk in ("deep", "high", "tiny"):
+            yield case.with_(quirks=(quirk,))
+        for mask in ("padding", "full_row"):
+            yield case.with_(quirks=("poison",), mask=mask)
+        yield case.with_(quirks=("quiet",), mask="full_row")
+    for case in each("values", both=False):
+        for quirk in ("offset", "mask_in_bias", "empty_row"):
+            yield case.with_(quirks=(quirk,))
+            yield case.with_(quirks=(quirk,), mask="none")
+        yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
+        if case.dtype in ("bfloat16", "float16"):
+            yield case.with_(bias_dtype="float32")
+
+
+def gradients() -> Iterator[Case]:
+    """A gradient of one input alone."""
+    for case in each("gradients", ("float32", "bfloat16")):
+        for name in case.grad:
+            yield case.with_(grad=(name,))
+
+
+def batches() -> Iterator[Case]:
+    """No leading axes, three of them, and the grid limit of a GPU (template attention has R^2 leading elements)."""
+    for dtype, mask in itertools.product(("float32", "bfloat16"), MASK_KINDS):
+        case = ROW.with_(kind="batches", dtype=dtype, mask=mask)
+        yield case.with_(batch=(), bias_shape=(4, 17, 17))
+        yield case.with_(batch=(2, 1, 3), bias_shape=(2, 1, 1, 4, 17, 17))
+        yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
+    for n in (65535, 65536):
+        yield Case("batches", (n,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
+
+
+def empty() -> Iterator[Case]:
+    """An axis of length zero: zeros, or nothing at all, and zero gradients."""
+    for case in each("empty", ("float32", "bfloat16")):
+        case = case.with_(mask="padding")
+        yield resized(case, K=0)
+        yield resized(case, Q=0)
+        yield resized(case, H=0)
+        bias_shape = None if case.bias_shape is None else (0, 1, *case.bias_shape[2:])
+        yield case.with_(batch=(0, 3), bias_shape=bias_shape)
+
+
+def random_case(rng: random.Random, **fixed: Any) -> Case:
+    """Any case at all, of small size: another problem for each state of ``rng``."""
+    batch = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 3)))
+    H, Q, K = rng.randint(1, 5), rng.choice((1, 2, 3, 5, 8, 17, 40)), rng.choice((1, 2, 3, 4, 7, 16, 33, 64, 130))
+    dtype = rng.choice(DTYPES)
+    bias_shape = tuple(n if rng.random() < 0.6 else 1 for n in (*batch, H, Q, K)) if rng.random() < 0.6 else None
+    half = dtype in ("bfloat16", "float16")
+    case = Case(
+        "values", batch, H, Q, K, rng.choice((1, 2, 4, 8, 16, 32)), bias_shape,
+        mask=rng.choice(MASK_KINDS),
+        dtype=dtype,
+        grad=LEAVES if bias_shape else LEAVES[:3],
+        quirks=tuple(name for name in quirks.QUIRKS if rng.random() < 0.08),
+        H_kv=1 if rng.random() < 0.2 else None,
+        bias_dtype="float32" if half and bias_shape and rng.random() < 0.4 else None,
+        seed=rng.randrange(2**31),
+    )  # fmt: skip
+    return case.with_(**fixed)

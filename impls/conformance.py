@@ -1,0 +1,118 @@
+"""Verdicts: what a backend answers to a case, held against the budget.
+
+The cases are those of ``impls.cases``, the budget that of ``impls.budget``; the tests and ``python -m impls check``
+both run what is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from impls.budget import Budget, budget, run
+from impls.cases import Case, cases
+from impls.interface import Backend, UnsupportedProblem
+
+__all__ = ["Case", "Check", "Verdict", "cases", "compare", "judge"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One tensor of an answer, at its worst element: that element's error and budget, and where it is.
+
+    A ``ratio`` of error to budget above 1 is a failure; it is infinite where the answer is not finite, or not zero
+    although nothing contributes.
+    """
+
+    tensor: str
+    error: float
+    budget: float
+    ratio: float
+    where: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.tensor}[{', '.join(map(str, self.where))}]"
+        return f"{place} is off by {self.error:.2e}, budget {self.budget:.2e} (ratio {self.ratio:.3g})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one case.
+
+    Attributes:
+        status: "passed", "failed", "declined" (the backend says it cannot), or "not_judged" (plain eager attention is
+            itself not finite here, so that there is no yardstick).
+        reasons: why, in words; empty when passed.
+        checks: every tensor that was compared.
+    """
+
+    case: Case
+    status: str
+    reasons: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """The largest ratio of error to budget."""
+        return max((check.ratio for check in self.checks), default=0.0)
+
+
+def judge(backend: Backend, case: Case) -> Verdict:
+    """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
+    if reasons := backend.why_not(case.core()):
+        return Verdict(case, "declined", tuple(reasons))
+    expected, inputs = _budget(case), case.inputs()
+    if unclear := [name for name, error in expected.eager.items() if not error < torch.inf]:
+        return Verdict(case, "not_judged", (f"eager itself is not finite in {', '.join(unclear)}",))
+    before = [(_storage(x).clone(), x._version) for x in inputs if x is not None]
+    try:
+        answers = [run(backend, inputs) for _ in range(case.repeats)]
+    except UnsupportedProblem as reason:
+        return Verdict(case, "declined", (str(reason),))
+    except Exception as error:
+        return Verdict(case, "failed", (f"raised {type(error).__name__}: {str(error).strip()}",))
+
+    answer, reasons = answers[0], []
+    for x, (storage, version) in zip((x for x in inputs if x is not None), before, strict=True):
+        if x._version != version or not torch.equal(_storage(x), storage):
+            name = next(name for name, y in inputs._asdict().items() if y is x)
+            reasons.append(f"{name} was modified")
+    o = answer["o"]
+    if o.shape != inputs.q.shape or o.dtype != inputs.q.dtype or o.device != inputs.q.device:
+        described = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (o, inputs.q))
+        return Verdict(case, "failed", (*reasons, "o is {}; expected {}".format(*described)))
+    for name, first in answer.items():
+        if not all(torch.equal(_bits(other[name]), _bits(first)) for other in answers[1:]):
+            reasons.append(f"{name} differs between identical calls")
+    checks = tuple(compare(name, answer[name], expected) for name in answer)
+    reasons += [str(check) for check in checks if not check.ratio <= 1]
+    return Verdict(case, "failed" if reasons else "passed", tuple(reasons), checks)
+
+
+@lru_cache(maxsize=1024)
+def _budget(case: Case) -> Budget:
+    return budget(case.inputs())
+
+
+def compare(name: str, got: Tensor, expected: Budget) -> Check:
+    """The worst element of one tensor: one that is not finite if there is any, else the largest error over budget."""
+    exact, allowed = expected.exact[name], expected.of(name)
+    if not got.numel():
+        return Check(name, 0.0, 0.0, 0.0)
+    error = (got.double() - exact).abs()
+    ratio = torch.where(error == 0, 0, error / allowed).nan_to_num(torch.inf, torch.inf)
+    flat = int(ratio.argmax())
+    where = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), ratio.shape))
+    return Check(name, error[where].item(), allowed[where].item(), ratio[where].item(), where)
+
+
+def _storage(x: Tensor) -> Tensor:
+    """All bytes that a view looks into, what lies between its elements included."""
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+
+
+def _bits(x: Tensor) -> Tensor:
+    return x.contiguous().view(torch.uint8)

@@ -1,0 +1,199 @@
+"""Ways in which the inputs of a real call differ from plain, contiguous, normally distributed numbers.
+
+A quirk takes the inputs and a seeded generator and returns other inputs: other values, the same values laid out
+otherwise in memory. Names and meanings stand in ``QUIRKS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from impls.problem import CoreInputs
+
+Quirk = Callable[[CoreInputs, Generator], CoreInputs]
+QUIRKS: dict[str, Quirk] = {}
+
+
+def quirk(function: Quirk) -> Quirk:
+    QUIRKS[function.__name__] = function
+    return function
+
+
+def apply(names: tuple[str, ...], inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """``inputs`` with quirks applied in the order of ``QUIRKS``: values first, then layouts."""
+    for name, function in QUIRKS.items():
+        if name in names:
+            inputs = function(inputs, generator)
+    return inputs
+
+
+def describe(name: str) -> str:
+    """What a quirk does, in a sentence."""
+    return " ".join((QUIRKS[name].__doc__ or "").split())
+
+
+# Values
+
+
+@quirk
+def calm(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Small logits, positive values and cotangents: a well-conditioned problem, whose budget is tight."""
+    q, k, v, bias, mask, cotangent = inputs
+    return CoreInputs(q / 16, k, v.abs() + 1, None if bias is None else bias / 8, mask, cotangent.abs() + 1)
+
+
+@quirk
+def deep(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Every logit about -120: a log-sum-exp far below zero."""
+    return _around(inputs, -120.0)
+
+
+@quirk
+def high(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Every logit about +88, where exp leaves float32 unless the row's maximum is taken off first."""
+    return _around(inputs, 88.0)
+
+
+def _around(inputs: CoreInputs, center: float) -> CoreInputs:
+    """One channel of q and k carries ``center``; the others make the differences."""
+    q, k = inputs.q.clone(), inputs.k.clone()
+    q[..., 0] = abs(center) ** 0.5 * q.shape[-1] ** 0.25
+    k[..., 0] = center / abs(center) ** 0.5 * q.shape[-1] ** 0.25
+    return inputs._replace(q=q, k=k)
+
+
+@quirk
+def offset(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A constant of up to +-1e4 on each row of the bias: it changes no answer, and costs digits of the logits."""
+    if inputs.bias is None:
+        return inputs
+    constants = torch.rand(inputs.bias[..., :1].shape, generator=generator) * 2e4 - 1e4
+    return inputs._replace(bias=inputs.bias + constants.to(inputs.bias))
+
+
+@quirk
+def tiny(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Values below the dtype's smallest normal number."""
+    return inputs._replace(v=inputs.v * torch.finfo(inputs.v.dtype).smallest_normal / 4)
+
+
+@quirk
+def mask_in_bias(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """-1e9 (-inf in float16) on a third of the bias, never on the first key: masking by a large number."""
+    if inputs.bias is None:
+        return inputs
+    hidden = torch.rand(inputs.bias.shape, generator=generator) < 1 / 3
+    hidden[..., 0] = False
+    large = torch.tensor(-1e9).to(inputs.bias)
+    return inputs._replace(bias=torch.where(hidden.to(inputs.bias.device), large, inputs.bias))
+
+
+@quirk
+def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """-inf on a third of the bias and along one whole row of it."""
+    if inputs.bias is None:
+        return inputs
+    hidden = torch.rand(inputs.bias.shape, generator=generator) < 1 / 3
+    hidden.view(-1, hidden.shape[-1])[-1] = True
+    return inputs._replace(bias=inputs.bias.masked_fill(hidden.to(inputs.bias.device), -torch.inf))
+
+
+@quirk
+def poison(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """NaN and infinities in masked keys and values."""
+    if inputs.mask is None:
+        return inputs
+    hidden = ~inputs.mask[..., None, :, None].expand(inputs.k.shape)
+    garbage = torch.tensor([torch.nan, torch.inf, -torch.inf], dtype=inputs.k.dtype)
+    k, v = (
+        torch.where(hidden, garbage[torch.randint(3, x.shape, generator=generator)].to(x.device), x)
+        for x in (inputs.k, inputs.v)
+    )
+    return inputs._replace(k=k, v=v)
+
+
+@quirk
+def quiet(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A zero cotangent for rows without a valid key, as when a model multiplies padding away later."""
+    if inputs.mask is None:
+        return inputs
+    empty = ~inputs.mask.any(-1)[..., None, None, None]
+    return inputs._replace(cotangent=inputs.cotangent.masked_fill(empty, 0))
+
+
+@quirk
+def one_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """One mask for all but the first leading axis, as the templates have."""
+    if inputs.mask is None:
+        return inputs
+    shared = (slice(None), *(slice(0, 1) for _ in inputs.mask.shape[1:-1]))
+    return inputs._replace(mask=inputs.mask[shared])
+
+
+# Layouts
+
+
+def _each(inputs: CoreInputs, change: Callable[[Tensor], Tensor]) -> CoreInputs:
+    return CoreInputs(*(None if x is None else change(x) for x in inputs))  # type: ignore[arg-type]
+
+
+@quirk
+def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Heads stored behind the length, (*, L, H, c), and pair biases (*, Q, K, H), as projections make them."""
+
+    def heads(x: Tensor) -> Tensor:
+        return x.transpose(-2, -3).contiguous().transpose(-2, -3)
+
+    q, k, v, bias, mask, cotangent = inputs
+    if bias is not None and bias.dim() > 2:
+        bias = bias.movedim(-3, -1).contiguous().movedim(-1, -3)
+    return CoreInputs(heads(q), heads(k), heads(v), bias, mask, heads(cotangent))
+
+
+@quirk
+def strided(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Every second element along the last two axes of a larger tensor; what lies between is NaN."""
+
+    return _each(inputs, lambda x: _window(x, slice(None, None, 2), lambda n: 2 * n))
+
+
+@quirk
+def margins(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A window into a larger tensor filled with NaN: a read past the end of any row shows."""
+
+    return _each(inputs, lambda x: _window(x, slice(4, -5), lambda n: n + 9))
+
+
+def _window(x: Tensor, window: slice, length: Callable[[int], int]) -> Tensor:
+    """``x`` as the ``window`` along its last two axes of a tensor of other ``length``, NaN (or True) elsewhere."""
+    kept = min(2, x.dim())
+    shape = (*x.shape[:-kept], *(length(n) for n in x.shape[-kept:]))
+    big = x.new_full(shape, True if x.dtype == torch.bool else torch.nan)
+    view = big[..., window] if kept == 1 else big[..., window, window]
+    return view.copy_(x)
+
+
+@quirk
+def expanded(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Stride 0: keys and values of the first head for all heads, and a bias expanded over the axes it broadcasts."""
+    q, k, v, bias, mask, cotangent = inputs
+    k, v = (x[..., :1, :, :].expand(x.shape) for x in (k, v))
+    if bias is not None:
+        bias = bias.expand(*q.shape[:-1], k.shape[-2])
+    return CoreInputs(q, k, v, bias, None if mask is None else mask.expand(*q.shape[:-3], k.shape[-2]), cotangent)
+
+
+@quirk
+def low_rank(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Bias and mask without their leading axes of length 1."""
+
+    def squeeze(x: Tensor) -> Tensor:
+        while x.dim() > 1 and x.shape[0] == 1:
+            x = x[0]
+        return x
+
+    bias, mask = (None if x is None else squeeze(x) for x in (inputs.bias, inputs.mask))
+    return inputs._replace(bias=bias, mask=mask)
