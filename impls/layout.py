@@ -37,12 +37,16 @@ def over_one_batch_axis(
         parts = zip(q, k, v, entries(bias, batch[0]), entries(mask, batch[0]), strict=True)
         return torch.stack([over_one_batch_axis(kernel, *part) for part in parts])
     if bias is not None:
-        bias = bias.reshape(-1, *bias.shape[-3:])
+        bias = flat(bias)
     if mask is not None:
         small = math.prod(mask.shape[:-1]) == 1
         mask = (mask if small else mask.expand(*batch, -1)).reshape(-1, mask.shape[-1])
-    o = kernel(*(x.reshape(-1, *x.shape[-3:]) for x in (q, k, v)), bias, mask)
-    return o.reshape(q.shape)
+    return kernel(flat(q), flat(k), flat(v), bias, mask).reshape(q.shape)
+
+
+def flat(x: Float[Tensor, "*B H L n"]) -> Float[Tensor, "N H L n"]:
+    """``x`` with its leading axes as one, a view where its strides allow."""
+    return x.reshape(-1, *x.shape[-3:])
 
 
 def with_axes(x: Tensor | None, dim: int) -> Tensor | None:
