@@ -6,19 +6,14 @@ linear in its length. For the core this is single-head attention of N_head queri
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from impls.masks import Core
-from impls.problem import one_of
 
 EPS = 1e-10  # as in DeepMind's and OpenFold's masked mean
-QUERY_MEANS = ("valid", "all")
-
-Projection = Callable[[Tensor], Tensor]
 
 
 def masked_mean(x: Float[Tensor, "*B L c"], mask: Bool[Tensor, "*#B L"] | None) -> Float[Tensor, "*B c"]:
@@ -29,28 +24,25 @@ def masked_mean(x: Float[Tensor, "*B L c"], mask: Bool[Tensor, "*#B L"] | None) 
     if mask is None:
         return x.mean(-2)
     wide = torch.promote_types(x.dtype, torch.float32)  # in float16 EPS would be 0
-    total = x.masked_fill(~mask[..., None], 0).sum(-2, dtype=wide)
+    total = torch.where(mask[..., None], x, 0).sum(-2, dtype=wide)
     return (total / (mask.sum(-1, keepdim=True, dtype=wide) + EPS)).to(x.dtype)
 
 
+def project_together(x: Float[Tensor, "*B c_in"], *linears: nn.Linear) -> tuple[Float[Tensor, "*B c_out"], ...]:
+    """Several narrow projections of one large input as a single product, which reads the input once."""
+    weight = torch.cat([linear.weight for linear in linears])
+    biases = [weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias for linear in linears]
+    return F.linear(x, weight, torch.cat(biases)).split([linear.out_features for linear in linears], dim=-1)
+
+
 def global_attention(
-    x: Float[Tensor, "*B L c_in"],
+    q: Float[Tensor, "*B H*c"],
+    k: Float[Tensor, "*B L c"],
+    v: Float[Tensor, "*B L c"],
     mask: Bool[Tensor, "*#B L"] | None,
     *,
-    to_q: Projection,
-    to_k: Projection,
-    to_v: Projection,
     N_head: int,
     core: Core,
-    query_mean: str = "valid",
 ) -> Float[Tensor, "*B 1 H*c"]:
-    """One summary of the attended axis L, heads side by side (algorithm 19 lines 2 to 4).
-
-    ``query_mean`` is ``valid`` (DeepMind, OpenFold) or ``all`` (alphafold-decoded: padding takes part in the mean, not
-    in the keys). Raises ValueError for another.
-    """
-    one_of("query_mean", query_mean, QUERY_MEANS)
-    q = to_q(masked_mean(x, mask if query_mean == "valid" else None))
-    q = q.unflatten(-1, (N_head, -1)).unsqueeze(-3)
-    k, v = to_k(x).unsqueeze(-3), to_v(x).unsqueeze(-3)
-    return core(q, k, v, None, mask).flatten(-2)
+    """One summary of the axis L, heads side by side, from its one query a head (algorithm 19 lines 4 and 5)."""
+    return core(q.unflatten(-1, (N_head, -1)).unsqueeze(-3), k.unsqueeze(-3), v.unsqueeze(-3), None, mask).flatten(-2)

@@ -17,12 +17,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from impls.af2_global import global_attention
+from impls.af2_global import global_attention, masked_mean, project_together
 from impls.interface import Backend, get
 from impls.masks import as_bool, with_masked_rows
 from impls.problem import broadcasts, one_of
 
 NODES = ("starting", "ending")
+QUERY_MEANS = ("valid", "all")
 
 
 class _Attention(nn.Module):
@@ -61,32 +62,36 @@ class _Attention(nn.Module):
         y: Float[Tensor, "*B K c_kv"],
         bias: Float[Tensor, "*#B H Q K"] | None,
         mask: Bool[Tensor, "*#B K"] | None,
+        axis: int = -2,
     ) -> Float[Tensor, "*B Q c_q"]:
-        """Attention of queries from x over keys and values from y, gated from x (the lines 2 to 7 of algorithm 7)."""
-        q, k, v = (self._heads(p) for p in (self.linear_q(x), self.linear_k(y), self.linear_v(y)))
-        return self._out(x, self.core(q, k, v, bias, mask).transpose(-2, -3).flatten(-2))
+        """Attention of queries from x over keys and values from y, gated from x (lines 2 to 7 of algorithm 7).
+
+        The attended ``axis`` (counted as in x, channels being -1) may be any: projections are made in x's own layout,
+        and only their results are seen with that axis last, so that nothing is copied to move it.
+        """
+        q, k, v = (self._heads(p, axis) for p in (self.linear_q(x), self.linear_k(y), self.linear_v(y)))
+        o = self.core(q, k, v, bias, _keys_last(mask, axis))
+        return self._out(x, o.movedim(-2, axis - 1).flatten(-2))
 
     def attend_globally(
-        self, x: Float[Tensor, "*B L c_q"], mask: Bool[Tensor, "*#B L"] | None, query_mean: str = "valid"
+        self, x: Float[Tensor, "*B L c_q"], mask: Bool[Tensor, "*#B L"] | None, axis: int, query_mean: str = "valid"
     ) -> Float[Tensor, "*B L c_q"]:
-        """Global attention over the axis L (algorithm 19). Ungated, nothing tells its members apart, so L stays 1."""
-        o = global_attention(
-            x,
-            mask,
-            to_q=self.linear_q,
-            to_k=self.linear_k,
-            to_v=self.linear_v,
-            N_head=self.N_head,
-            core=self.core,
-            query_mean=query_mean,
-        )
-        return self._out(x, o)
+        """Global attention over ``axis`` (algorithm 19). Ungated, nothing tells its members apart: its length is 1.
 
-    def _heads(self, x: Float[Tensor, "*B L H*c"]) -> Float[Tensor, "*B H L c"]:
-        return x.unflatten(-1, (self.N_head, -1)).transpose(-2, -3)
+        ``query_mean`` is "valid" (DeepMind, OpenFold), or "all" (alphafold-decoded: padding takes part in the mean, not
+        in the keys).
+        """
+        mask = _keys_last(mask, axis)
+        q = self.linear_q(masked_mean(x.movedim(axis, -2), mask if query_mean == "valid" else None))
+        k, v = (p.movedim(axis, -2) for p in project_together(x, self.linear_k, self.linear_v))
+        o = global_attention(q, k, v, mask, N_head=self.N_head, core=self.core)
+        return self._out(x, o.movedim(-2, axis))
 
     def _out(self, x: Float[Tensor, "*B L c_q"], o: Float[Tensor, "*B #L H*c"]) -> Float[Tensor, "*B #L c_q"]:
         return self.linear_o(o if self.linear_g is None else torch.sigmoid(self.linear_g(x)) * o)
+
+    def _heads(self, x: Float[Tensor, "*B L H*c"], axis: int) -> Float[Tensor, "*B H L c"]:
+        return x.unflatten(-1, (self.N_head, -1)).movedim(axis - 1, -2)
 
 
 class _PairBias(_Attention):
@@ -134,8 +139,8 @@ class MSAColumnAttention(_Attention):
     ) -> Float[Tensor, "*B S R c_m"]:
         _expect("x", x, "(*, S, R, c_m)", self.linear_q.in_features)
         mask = _key_mask(mask, x.shape[:-1])
-        x = self.layer_norm(x).transpose(-2, -3)
-        return self.attend(x, x, None, _transposed(mask)).transpose(-2, -3)
+        x = self.layer_norm(x)
+        return self.attend(x, x, None, mask, axis=-3)
 
 
 class MSAColumnGlobalAttention(_Attention):
@@ -153,8 +158,7 @@ class MSAColumnGlobalAttention(_Attention):
     ) -> Float[Tensor, "*B S R c_m"]:
         _expect("x", x, "(*, S, R, c_m)", self.linear_q.in_features)
         mask = _key_mask(mask, x.shape[:-1])
-        x = self.layer_norm(x).transpose(-2, -3)
-        return self.attend_globally(x, _transposed(mask)).transpose(-2, -3)
+        return self.attend_globally(self.layer_norm(x), mask, axis=-3)
 
 
 class TriangleAttention(_PairBias):
@@ -175,11 +179,11 @@ class TriangleAttention(_PairBias):
         square = (*x.shape[:-3], *x.shape[-2:-1], *x.shape[-2:-1])
         _expect("x", x, "(*, R, R, c_z)", self.linear_q.in_features, leading=square)
         mask = _key_mask(mask, x.shape[:-1])
-        if self.node == "ending":
-            x, mask = x.transpose(-2, -3), _transposed(mask)
         x = self.layer_norm(x)
-        o = self.attend(x, x, self.pair_bias(x), mask)
-        return o.transpose(-2, -3) if self.node == "ending" else o
+        bias = self.pair_bias(x)
+        if self.node == "starting":
+            return self.attend(x, x, bias, mask, axis=-2)
+        return self.attend(x, x, bias.transpose(-1, -2), mask, axis=-3)
 
 
 class TemplatePointwiseAttention(_Attention):
@@ -238,7 +242,8 @@ class MultiHeadAttention(_Attention):
             projection_bias=use_bias_for_embeddings,
             **options,
         )
-        self.attn_dim, self.is_global, self.query_mean = attn_dim, is_global, query_mean
+        self.attn_dim, self.is_global = attn_dim, is_global
+        self.query_mean = one_of("query_mean", query_mean, QUERY_MEANS)
 
     def forward(
         self,
@@ -251,19 +256,17 @@ class MultiHeadAttention(_Attention):
         if not -x.dim() <= axis <= -2:
             raise ValueError(f"attn_dim={self.attn_dim} is no axis before the channels of x, shape {tuple(x.shape)}")
         mask = _key_mask(attention_mask, x.shape[:-1])
-        x = x.movedim(axis, -2)
-        mask = None if mask is None else mask.movedim(axis + 1, -1)
         if self.is_global:
             if bias is not None:
                 raise ValueError("global attention has one query for all positions: it takes no pair bias")
-            return self.attend_globally(x, mask, self.query_mean).movedim(-2, axis)
+            return self.attend_globally(x, mask, axis, self.query_mean)
         if bias is not None:
-            bias = self._placed(bias, x)
-        return self.attend(x, x, bias, mask).movedim(-2, axis)
+            bias = self._placed(bias, x.movedim(axis, -2).shape)
+        return self.attend(x, x, bias, mask, axis)
 
-    def _placed(self, bias: Tensor, x: Tensor) -> Tensor:
-        """The bias with axes of length 1 before its heads, as many as x has batch axes more."""
-        target = (*x.shape[:-2], self.N_head, x.shape[-2], x.shape[-2])
+    def _placed(self, bias: Tensor, shape: torch.Size) -> Tensor:
+        """The bias with axes of length 1 before its heads, as many as the input ``(*, L, c_in)`` has more than it."""
+        target = (*shape[:-2], self.N_head, shape[-2], shape[-2])
         missing = (1,) * (len(target) - bias.dim())
         placed = bias.reshape(*bias.shape[:-3], *missing, *bias.shape[-3:])
         if bias.dim() < 3 or not broadcasts(tuple(placed.shape), target):
@@ -271,8 +274,9 @@ class MultiHeadAttention(_Attention):
         return placed
 
 
-def _transposed(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else mask.transpose(-1, -2)
+def _keys_last(mask: Tensor | None, axis: int) -> Tensor | None:
+    """A mask in the layout of x with the attended axis (counted as in x, channels and all) last."""
+    return None if mask is None else mask.movedim(axis + 1, -1)
 
 
 def _key_mask(mask: Tensor | None, shape: torch.Size) -> Tensor | None:

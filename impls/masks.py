@@ -66,7 +66,7 @@ def as_bool(mask: Tensor) -> Bool[Tensor, "..."]:
 
 def hide(x: Float[Tensor, "*B H K c"], mask: Bool[Tensor, "*#B K"] | None) -> Float[Tensor, "*B H K c"]:
     """Keys or values with zeros where the mask is False, so that nothing there, NaN included, reaches a result."""
-    return x if mask is None else x.masked_fill(~mask[..., None, :, None], 0)
+    return x if mask is None else torch.where(mask[..., None, :, None], x, 0)
 
 
 def on_keys(mask: Bool[Tensor, "*#B K"]) -> Bool[Tensor, "*#B 1 1 K"]:
