@@ -170,6 +170,13 @@ def cases() -> tuple[Case, ...]:
     return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
 
 
+def few() -> tuple[Case, ...]:
+    """The cases of a handful of shapes and dtypes, in plain layout, for a backend that compiles anew for each."""
+    shapes = {case.core() for case in (ROW, ROW.with_(dtype="bfloat16"), COLUMN)}
+    shapes |= {Case.of(SHAPES[name].with_(mask="random", direction="training")).core() for name in OPERATIONS}
+    return tuple(case for case in cases() if case.core() in shapes and not {*case.quirks} & {*quirks.LAYOUTS})
+
+
 def operations() -> Iterator[Case]:
     """Every operation x dtype x mask kind x direction."""
     for operation, dtype, mask, direction in itertools.product(OPERATIONS, DTYPES, MASK_KINDS, DIRECTIONS):
@@ -262,6 +269,7 @@ def gradients() -> Iterator[Case]:
     for case in each("gradients", ("float32", "bfloat16")):
         for name in case.grad:
             yield case.with_(grad=(name,))
+        yield case.with_(grad=LEAVES[:3])
 
 
 def batches() -> Iterator[Case]:

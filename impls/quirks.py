@@ -15,6 +15,8 @@ from impls.problem import CoreInputs
 
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
+LAYOUTS = ("heads_last", "strided", "margins", "expanded", "low_rank")
+"""The quirks that change where numbers stand and not what they are."""
 
 
 def quirk(function: Quirk) -> Quirk:

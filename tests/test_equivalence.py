@@ -1,0 +1,46 @@
+"""Every backend against the float64 specification, on every case of ``impls.cases``, within the budget."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import impls
+from impls.cases import Case, cases, few
+from impls.conformance import claimed, judge
+
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+def to_try(name: str) -> list[Case]:
+    chosen = few() if impls.get(name).traits.compiles else cases()
+    return [case.with_(device=device) for device in DEVICES for case in chosen]
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(name, case, id=f"{name}: {case}") for name in impls.names() for case in to_try(name)],
+)
+def test_equals_the_reference(name: str, case: Case, summary) -> None:
+    backend = impls.get(name)
+    refused = backend.why_not(case.core())
+    for reason in refused:
+        summary.declined(name, reason)
+    case = claimed(backend, case)
+    verdict = judge(backend, case)
+    if verdict.status == "declined":
+        pytest.skip(f"{name}: {'; '.join(verdict.reasons)}")
+    if verdict.status == "not_judged":
+        summary.not_judged(name, verdict.reasons[0])
+        pytest.skip(f"{name}: {verdict.reasons[0]}")
+    assert verdict.status == "passed", f"{name} on case\n    {case}\n" + "\n".join(verdict.reasons)
+
+
+@pytest.mark.parametrize("name", impls.names())
+def test_what_is_not_tried(name: str, summary) -> None:
+    """A backend that compiles for seconds is tried on few shapes: on some, and the summary says how many are left."""
+    tried = to_try(name)
+    assert {case.kind for case in tried} >= set(impls.problem.OPERATIONS)
+    if left := len(DEVICES) * len(cases()) - len(tried):
+        shapes = len({case.core() for case in tried})
+        summary.not_tried(name, f"compiles for seconds a shape, so {shapes} shapes were tried", left)
