@@ -1,9 +1,12 @@
-"""The run's summary lists what was not judged, backend by backend, with the reason and the number of cases."""
+"""What tests share: notes for the summary of what was not judged, and a package with backends of its own."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +57,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.section(title)
             for backend, reason, n in sorted(lines):
                 terminalreporter.line(f"{backend}: {reason} ({n} cases)")
+
+
+PLUGIN = """
+def attend(q, k, v, bias=None, mask=None):
+    '''Values, unattended.
+
+    More words.
+    '''
+    return v.mean(-2, keepdim=True).expand(q.shape)
+
+from impls import Backend, Traits
+backend = Backend("other_name", "a whole Backend", attend, limits=lambda p: ["only on Sundays"])
+number = 3
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package installed the way pip leaves it, with entry points of which two are of no use."""
+    (tmp_path / "sunday.py").write_text(PLUGIN)
+    info = tmp_path / "sunday-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sunday\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[axialbench.backends]\n"
+        "mean_of_v = sunday:attend\nsundays = sunday:backend\nbroken = no_such_module:attend\nnumber = sunday:number\n"
+        "eager = sunday:attend\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("sunday", None)

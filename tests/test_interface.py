@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -150,36 +149,6 @@ def test_names_are_unique_and_lead_to_their_backend() -> None:
 
 
 # Backends of other packages
-
-PLUGIN = """
-def attend(q, k, v, bias=None, mask=None):
-    '''Values, unattended.
-
-    More words.
-    '''
-    return v.mean(-2, keepdim=True).expand(q.shape)
-
-from impls import Backend, Traits
-backend = Backend("other_name", "a whole Backend", attend, limits=lambda p: ["only on Sundays"])
-number = 3
-"""
-
-
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package installed the way pip leaves it, with entry points of which two are of no use."""
-    (tmp_path / "sunday.py").write_text(PLUGIN)
-    info = tmp_path / "sunday-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sunday\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[axialbench.backends]\n"
-        "mean_of_v = sunday:attend\nsundays = sunday:backend\nbroken = no_such_module:attend\nnumber = sunday:number\n"
-        "eager = sunday:attend\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield
-    sys.modules.pop("sunday", None)
 
 
 @pytest.mark.usefixtures("plugin")
