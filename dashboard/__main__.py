@@ -1,0 +1,103 @@
+"""``python -m dashboard``: build the site, serve it, check that the results can be read."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import shutil
+import sys
+from pathlib import Path
+
+from dashboard import asv_pages, history
+from dashboard.build import in_short, write_page
+from dashboard.payload import page_data
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; 0 if it did what it was asked, 1 if the results have faults, 2 if it could not."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except (OSError, asv_pages.AsvPagesError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m dashboard", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    build = commands.add_parser("build", help="write the site")
+    build.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
+    build.add_argument("--out", type=Path, default=Path("site"), help="where to (default: site)")
+    build.add_argument("--asv-html", type=Path, default=Path(".asv/html"), help="asv's pages (default: .asv/html)")
+    build.add_argument("--no-asv", action="store_true", help="leave asv's history pages out")
+    build.add_argument("--no-publish", action="store_true", help="take --asv-html as it is; do not run `asv publish`")
+    build.set_defaults(run=_build)
+
+    serve = commands.add_parser("serve", help="serve the site to this machine's browser")
+    serve.add_argument("--out", type=Path, default=Path("site"), help="the site (default: site)")
+    serve.add_argument("--port", type=int, default=8000)
+    serve.set_defaults(run=_serve)
+
+    check = commands.add_parser("check", help="say what in the results cannot be read")
+    check.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
+    check.set_defaults(run=_check)
+    return parser
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    read = history.load(arguments.results)
+    for finding in read.findings:
+        print(f"warning: {finding}", file=sys.stderr)
+    data = page_data(read)
+    page = write_page(data, arguments.out, asv_pages=_asv(arguments, read))
+    for line in in_short(data):
+        print(f"{line['title']}: use {line['use']}")
+    print(f"The site lies in {page.resolve()} (open it in a browser; it needs no server)")
+    return 0
+
+
+def _asv(arguments: argparse.Namespace, read: history.History) -> bool:
+    """Whether asv's pages stand in the site; why not is said, and the rest of the site goes on."""
+    pages = arguments.out / "asv"
+    shutil.rmtree(pages, ignore_errors=True)
+    if arguments.no_asv:
+        return False
+    try:
+        if not arguments.no_publish:
+            asv_pages.publish(arguments.asv_html)
+        asv_pages.install(
+            arguments.asv_html, pages, dict(zip(read.sweeps["commit"], read.sweeps["subject"], strict=True))
+        )
+    except asv_pages.AsvPagesError as error:
+        print(f"warning: no history pages: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    if not (arguments.out / "index.html").is_file():
+        raise FileNotFoundError(f"no site in {arguments.out}: run `python -m dashboard build` first")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=arguments.out)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", arguments.port), handler) as server:
+        print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    read = history.load(arguments.results)
+    for finding in read.findings:
+        print(finding)
+    print(f"{len(read.cells)} cells of {read.cells['commit'].nunique()} commits, {len(read.findings)} faults")
+    return 1 if read.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The static site: one page of ours that needs nothing but itself, and asv's pages beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboard.operations import describe
+from dashboard.payload import to_json
+
+SITE = Path(__file__).parent / "site"
+SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "main.js")
+
+
+def write_page(data: dict[str, Any], out: Path, asv_pages: bool) -> Path:
+    """Write ``out/index.html`` from ``payload.page_data``; ``asv_pages`` says whether ``out/asv/`` exists."""
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "index.html"
+    page.write_text(render(data, asv_pages), encoding="utf-8", errors="backslashreplace")
+    return page
+
+
+def render(data: dict[str, Any], asv_pages: bool) -> str:
+    """The page's HTML for ``payload.page_data``."""
+    script = "\n".join((SITE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        loader=FileSystemLoader(SITE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("index.html.j2").render(
+        asv_pages=asv_pages,
+        built=data["built"],
+        data=Markup(to_json(data)),
+        empty=not data["views"],
+        findings=data["findings"],
+        in_short=in_short(data),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
+        style=Markup((SITE / "page.css").read_text(encoding="utf-8")),
+    )
+
+
+def in_short(data: dict[str, Any]) -> list[dict[str, str]]:
+    """The newest commit's verdicts in words, for readers without JavaScript and for terminals."""
+    if not data["views"]:
+        return []
+    return [
+        {"title": _title(*group.split(" ")), "use": verdict["use"] or "nothing", "text": " ".join(verdict["sentences"])}
+        for group, verdict in data["views"][0]["commits"][0]["verdicts"].items()
+    ]
+
+
+def _title(operation: str, level: str, dtype: str, direction: str) -> str:
+    return f"{describe(operation).title}{', whole module' if level == 'module' else ''}, {dtype}, {direction}"

@@ -1,0 +1,263 @@
+"""Generated results, labelled as such: journals of made-up measurements with known events, to try the reader on.
+
+Nothing here was measured. Times follow a simple model (work over a rate, plus a start-up), with noise of a known size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+
+ENV = "virtualenv-py3.11-torch2.13.0"
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+ROUNDS, PER_ROUND = 4, 5
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a made-up backend behaves: seconds for each logit and each call, and bytes for each logit and each output."""
+
+    per_score: float
+    start: float
+    bytes_per_score: float
+    bytes_per_output: float = 4.0
+    compile_seconds: float | None = None
+    unsupported: str = ""
+
+
+BACKENDS: dict[str, Model] = {
+    "eager": Model(4.4e-9, 60e-6, 8.5),
+    "compiled": Model(2.3e-9, 90e-6, 4.2, compile_seconds=9.0),
+    "sdpa": Model(1.45e-9, 25e-6, 0.0),
+    "sdpa_math": Model(4.1e-9, 70e-6, 8.0),
+    "flex": Model(1.6e-9, 120e-6, 0.0, compile_seconds=6.0),
+    "chunked": Model(1.43e-9, 160e-6, 0.4),
+    "flash_attn": Model(0, 0, 0, unsupported="needs CUDA"),
+    "xformers": Model(0, 0, 0, unsupported="the package xformers is not installed: pip install xformers"),
+}
+CENTRE = {"S": 128, "R": 256, "N_head": 8}
+SERIES: dict[str, dict[str, Sequence[int]]] = {
+    "msa_row": {"OverS": (64, 128, 256, 512), "OverR": (64, 128, 256, 384, 768), "OverHeads": (1, 4, 8, 16)},
+    "msa_column": {"OverS": (128, 512, 1024), "OverR": (128, 256, 384)},
+    "msa_global_column": {"OverS": (128, 1024, 5120)},
+    "triangle": {"OverR": (64, 128, 256, 384)},
+    "template": {"OverT": (1, 2, 4)},
+}
+AXIS = {"OverS": "S", "OverR": "R", "OverHeads": "N_head", "OverT": "T"}
+OPERATION = {"template": "template_pointwise"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One made-up commit; ``slower`` multiplies the time of the backends it names, from this commit on."""
+
+    subject: str
+    slower: dict[str, float] = field(default_factory=dict)
+
+
+def write(
+    results: Path,
+    commits: Sequence[Commit],
+    machine: str = "generated",
+    dtypes: Sequence[str] = ("float32", "bfloat16"),
+    modules: Sequence[str] = tuple(SERIES),
+    noise: float = 0.02,
+    seed: int = 0,
+    memory_limit: int = 20_000_000_000,
+) -> list[Path]:
+    """Write one journal for each commit under ``results/<machine>/journal`` and return their paths."""
+    rng = random.Random(seed)
+    slower: dict[str, float] = {}
+    paths = []
+    for index, commit in enumerate(commits):
+        slower = {name: slower.get(name, 1.0) * commit.slower.get(name, 1.0) for name in BACKENDS}
+        hash_ = sha1(f"{seed} {index} {commit.subject}".encode()).hexdigest()
+        path = results / machine / "journal" / f"{hash_[:8]}-{ENV}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        when = START + timedelta(days=index)
+        with path.open("w", encoding="utf-8") as file:
+            for module in modules:
+                sweep = _sweep(module, hash_, commit, machine, when, memory_limit)
+                for record in (sweep, *_cells(sweep, module, dtypes, slower, noise, rng, when, memory_limit)):
+                    file.write(json.dumps(record) + "\n")
+        paths.append(path)
+    return paths
+
+
+def _sweep(module: str, hash_: str, commit: Commit, machine: str, when: datetime, memory_limit: int) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "record": "sweep",
+        "sweep": f"{when:%Y%m%dT%H%M%SZ}-{module}",
+        "module": module,
+        "started": when.isoformat(),
+        "commit": hash_,
+        "commit_date": when.isoformat(),
+        "subject": commit.subject,
+        "instrument": "generated",
+        "dirty": {"impls": False, "benchmarks": False},
+        "machine": machine,
+        "env_name": ENV,
+        "python": "3.11.7",
+        "torch": "2.13.0+cpu",
+        "packages": {"jaxtyping": "0.3.11"},
+        "device": "cpu",
+        "device_name": "Generated, not measured",
+        "threads": 2,
+        "float32_matmul_precision": "highest",
+        "memory_limit": memory_limit,
+        "effort": "quick",
+        "operations": [module],
+        "selection": None,
+    }
+
+
+def _cells(
+    sweep: dict[str, Any],
+    module: str,
+    dtypes: Sequence[str],
+    slower: dict[str, float],
+    noise: float,
+    rng: random.Random,
+    when: datetime,
+    memory_limit: int,
+) -> Iterator[dict[str, Any]]:
+    for series, sizes in SERIES[module].items():
+        nodes = ("starting", "ending") if module == "triangle" else ("",)
+        for node in nodes:
+            for length in sizes:
+                for dtype in dtypes:
+                    for direction in ("forward", "training"):
+                        for backend in rng.sample(list(BACKENDS), len(BACKENDS)):
+                            params: dict[str, Any] = {"node": node} if node else {}
+                            params |= {AXIS[series]: length, "dtype": dtype, "backend": backend}
+                            problem = _problem(module, node, {AXIS[series]: length}, dtype)
+                            outcome = _outcome(
+                                BACKENDS[backend], problem, direction, slower[backend], noise, rng, memory_limit
+                            )
+                            if backend == "flex" and direction == "training":
+                                outcome = _empty("unsupported", "no backward pass on a CPU")
+                            yield {
+                                "schema": 1,
+                                "record": "cell",
+                                "sweep": sweep["sweep"],
+                                "time": (when + timedelta(minutes=1)).isoformat(),
+                                "cell": f"{problem} {backend} {direction}",
+                                "module": module,
+                                "series": series,
+                                "params": params,
+                                "problem": problem,
+                                "direction": direction,
+                                **outcome,
+                                "disturbed": rng.random() < 0.02,
+                                "disturbances": [],
+                            }
+
+
+def _problem(module: str, node: str, changed: dict[str, int], dtype: str) -> dict[str, Any]:
+    axes = {**CENTRE, "N_head": 4 if module in ("triangle", "template") else 8, "T": 4} | changed
+    S, R, T, H = axes["S"], axes["R"], axes["T"], axes["N_head"]
+    scores: int = {
+        "msa_row": S * H * R * R,
+        "msa_column": R * H * S * S,
+        "msa_global_column": R * H * S,
+        "triangle": R * H * R * R,
+        "template": R * R * H * T,
+    }[module]
+    return {
+        "operation": f"triangle_{node}" if node else OPERATION.get(module, module),
+        "level": "core",
+        "B": 1,
+        "S": S if module.startswith("msa") else None,
+        "R": R,
+        "T": T if module == "template" else None,
+        "N_head": H,
+        "c": 32,
+        "dtype": dtype,
+        "device": "cpu",
+        "mask": "none",
+        "scores": scores,
+        "flops": 4 * scores * 32,
+    }
+
+
+def _outcome(
+    model: Model,
+    problem: dict[str, Any],
+    direction: str,
+    slower: float,
+    noise: float,
+    rng: random.Random,
+    memory_limit: int,
+) -> dict[str, Any]:
+    if model.unsupported:
+        return _empty("unsupported", model.unsupported)
+    training, scores = direction == "training", problem["scores"]
+    width = 2 if problem["dtype"] == "bfloat16" else 4
+    outputs = scores / problem["R"] * problem["c"]
+    bytes_ = int(
+        (scores * model.bytes_per_score + outputs * model.bytes_per_output) * width / 4 * (1.9 if training else 1)
+    )
+    if bytes_ > memory_limit:
+        reason = f"needs {bytes_ / 1e9:.0f} GB, {memory_limit / 1e9:.0f} GB here"
+        return _empty("too_big", reason) | {"predicted_bytes": bytes_}
+    seconds = (scores * model.per_score * (2.8 if training else 1) + model.start) * slower
+    if seconds * ROUNDS * PER_ROUND > 200:
+        return _empty("not_run", f"would take {seconds * ROUNDS * PER_ROUND:.0f} s; quick effort allows 200 s")
+    samples = []
+    for _ in range(ROUNDS):
+        drift = math.exp(rng.gauss(0, noise))
+        samples += [seconds * drift * math.exp(abs(rng.gauss(0, noise))) for _ in range(PER_ROUND)]
+    tensors = ("o", "dq", "dk", "dv", "dbias") if training else ("o",)
+    errors = {
+        name: {"error": 1e-6 * (share := rng.uniform(0.05, 0.9)), "budget": 1e-6, "share": share} for name in tensors
+    }
+    state = {"load1": 0.4, "steal": 0.0, "mhz": 2500.0}
+    return {
+        "status": "ok",
+        "reason": "",
+        "seconds": {
+            "samples": samples,
+            "rounds": [i // PER_ROUND for i in range(len(samples))],
+            "processes": [2 * i // len(samples) for i in range(len(samples))],
+            "host": None,
+        },
+        "compile_seconds": model.compile_seconds,
+        "bytes": bytes_,
+        "predicted_bytes": bytes_,
+        "error": max(tensor.pop("share") for tensor in errors.values()),
+        "errors": errors,
+        "kernels": ["aten::bmm", "aten::_softmax"],
+        "state": {"before": state, "after": state},
+    }
+
+
+def _empty(status: str, reason: str) -> dict[str, Any]:
+    return {
+        "status": status,
+        "reason": reason,
+        "seconds": None,
+        "compile_seconds": None,
+        "bytes": None,
+        "predicted_bytes": None,
+        "error": None,
+        "errors": {},
+        "kernels": [],
+        "state": {},
+    }
+
+
+COMMITS = (
+    Commit("generated: the first commit"),
+    Commit("generated: a comment is clearer"),
+    Commit("generated: chunked looks at one key block at a time", {"chunked": 1.3}),
+    Commit("generated: chunked's block is as large as the cache again", {"chunked": 0.72}),
+    Commit("generated: compiled keeps its cache", {"compiled": 0.9}),
+)

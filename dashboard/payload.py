@@ -1,0 +1,165 @@
+"""The history as the page reads it: columns of numbers, and each text once.
+
+    data    {"schema": 1, "built", "strings": [...], "views": [view, ...], "operations", "axes", "findings": [...]}
+    view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
+    commit  {"hash", "date", "subject", "dirty", "cells": {column: [...]}, "verdicts": {group: verdict}}
+
+Views and commits stand newest first. TEXT columns hold positions in ``strings``; numbers keep seven digits; null is
+"not known".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+
+from dashboard.commands import reproduce
+from dashboard.history import VIEW, History
+from dashboard.operations import AXIS_WORDS, OPERATIONS
+from dashboard.verdict import verdict
+
+SCHEMA = 1
+TEXT = (
+    "module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask", "status", "reason",
+    "effort", "standing",
+)  # fmt: skip
+NUMBERS = (
+    "S", "R", "T", "N_head", "c", "B", "flops", "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25",
+    "seconds_q75", "speedup", "speedup_low", "speedup_high", "compile_seconds", "bytes", "predicted_bytes", "error",
+)  # fmt: skip
+GROUP = ["operation", "level", "dtype", "direction"]  # what one verdict is about
+
+
+def page_data(history: History) -> dict[str, Any]:
+    """All that the page shows, as JSON-able data without NaN."""
+    strings = Strings()
+    views = [_view(strings, history, key, cells) for key, cells in _newest_first(history.cells, VIEW)]
+    return {
+        "schema": SCHEMA,
+        "built": datetime.now(UTC).isoformat(timespec="seconds"),
+        "views": views,
+        "operations": {name: asdict(operation) for name, operation in OPERATIONS.items()},
+        "axes": AXIS_WORDS,
+        "findings": [str(finding) for finding in history.findings],
+        "strings": strings.all(),
+    }
+
+
+class Strings:
+    """Texts, each kept once and known by its position."""
+
+    def __init__(self) -> None:
+        self._positions: dict[str, int] = {}
+
+    def add(self, text: str) -> int:
+        return self._positions.setdefault(text, len(self._positions))
+
+    def all(self) -> list[str]:
+        return list(self._positions)
+
+
+def _newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
+    """The groups of ``cells``, the one measured last first."""
+    groups = [(key, group) for key, group in cells.groupby(by, sort=False, dropna=False)]
+    return sorted(groups, key=lambda pair: _latest(pair[1]), reverse=True)
+
+
+def _latest(cells: pd.DataFrame) -> tuple[float, float]:
+    return tuple(
+        moment.timestamp() if pd.notna(moment := cells[column].max()) else -math.inf
+        for column in ("commit_date", "time")
+    )  # type: ignore[return-value]
+
+
+def _view(strings: Strings, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, Any]:
+    machine, env, threads = key
+    sweeps = history.sweeps
+    own = sweeps[(sweeps["machine"] == machine) & (sweeps["env"] == env)]
+    last = {} if own.empty else own.iloc[-1].to_dict()
+    return {
+        "machine": machine,
+        "env": env,
+        "threads": None if pd.isna(threads) else int(threads),  # type: ignore[call-overload]
+        **{name: str(last.get(name) or "") for name in ("device", "device_name", "python", "torch")},
+        "commits": [_commit(strings, group) for _, group in _newest_first(cells, ["commit", "dirty"])],
+    }
+
+
+def _commit(strings: Strings, cells: pd.DataFrame) -> dict[str, Any]:
+    first = cells.iloc[0]
+    columns: dict[str, list[Any]] = {name: [strings.add(text) for text in cells[name]] for name in TEXT}
+    columns |= {name: [_seven_digits(value) for value in cells[name]] for name in NUMBERS}
+    rows = cells.to_dict("records")
+    columns |= {
+        "errors": [_errors(row["errors"]) for row in rows],
+        "kernels": [[strings.add(kernel) for kernel in row["kernels"]] for row in rows],
+        "machine": [strings.add(_state(row["state"])) for row in rows],
+        "disturbed": [strings.add(_disturbed(row)) for row in rows],
+        "command": [strings.add(reproduce(row)) for row in rows],
+        "measured": [strings.add(_moment(row["time"])) for row in rows],
+    }
+    return {
+        "hash": first["commit"],
+        "date": _moment(first["commit_date"]),
+        "subject": max(cells["subject"], key=len),
+        "dirty": bool(first["dirty"]),
+        "cells": columns,
+        "verdicts": {
+            " ".join(map(str, key)): asdict(verdict(group)) for key, group in cells.groupby(GROUP, sort=False)
+        },
+    }
+
+
+def _seven_digits(value: float) -> float | None:
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def _moment(when: Any) -> str:
+    return "" if pd.isna(when) else f"{when:%Y-%m-%d %H:%M} UTC"
+
+
+def _errors(errors: dict[str, Any]) -> list[list[Any]]:
+    """``[[tensor, error, budget], ...]``; an error that is not finite is null."""
+    return [
+        [name, *(value if _is_number(value := pair.get(part)) else None for part in ("error", "budget"))]
+        for name, pair in errors.items()
+        if isinstance(pair, dict)
+    ]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+UNITS = {"load1": "load", "steal": "CPU time stolen", "mhz": "MHz", "sm_mhz": "SM MHz", "celsius": "°C", "watts": "W"}
+
+
+def _state(state: dict[str, Any]) -> str:
+    """The machine before and after, in words: ``"load 0.4, then 0.5; MHz 2500, then 2400"``."""
+    before, after = (moment if isinstance(moment := state.get(when), dict) else {} for when in ("before", "after"))
+    known = [name for name in before if before[name] is not None]
+    return "; ".join(
+        f"{UNITS.get(name, name)} {_short(before[name])}"
+        + (f", then {_short(after[name])}" if after.get(name) not in (None, before[name]) else "")
+        for name in known
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
+
+
+def _disturbed(row: dict[Hashable, Any]) -> str:
+    return (", ".join(row["disturbances"]) or "something else was at work") if row["disturbed"] else ""
+
+
+def to_json(data: dict[str, Any]) -> str:
+    """``data`` as ASCII JSON that may stand inside a script element: nothing in it can end the element."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
