@@ -1,0 +1,85 @@
+"""How much is measured: the efforts, and what the environment selects.
+
+========================== ============================================================================ ===============
+variable                   meaning                                                                      default
+========================== ============================================================================ ===============
+AXIALBENCH_EFFORT          ``quick`` or ``full``                                                        full
+AXIALBENCH_OPS             modules or operations to measure, ``msa_row,triangle_ending``                all
+AXIALBENCH_BACKENDS        backends to measure                                                          all
+AXIALBENCH_DTYPES          dtypes to measure                                                            all
+AXIALBENCH_DIRECTIONS      ``forward``, ``training``                                                    both
+AXIALBENCH_DEVICE          ``cpu`` or ``cuda``                                                          cuda if it works
+AXIALBENCH_THREADS         CPU threads; another number than the default needs a name of its own         all cores
+AXIALBENCH_MEMORY          bytes (or ``8GB``) that a cell may need beyond its inputs                    80 % of free
+AXIALBENCH_RESULTS         where the journals go                                                        ``results/``
+AXIALBENCH_PROGRESS        file for the progress report (``python -m benchmarks run`` reads it)         the terminal
+========================== ============================================================================ ===============
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how often a cell is measured.
+
+    Attributes:
+        processes: worker processes that share a cell's rounds.
+        rounds: rounds in each process; backends take turns in random order in every round.
+        seconds: timed seconds a cell should get, over all rounds.
+        samples: most samples a round.
+        longest_call: seconds; a cell whose call is predicted to take longer is not run.
+        warm_up: most seconds of warm-up before a cell's first round in a process.
+        memory_repeats: how often memory is measured; all must agree.
+        checked_scores: most logits that are compared with float64; of a bigger problem a sample of batch rows.
+        compiling_processes: processes in which backends that build code are timed.
+        patience: seconds beyond what an order should need after which its worker counts as hung.
+    """
+
+    name: str
+    processes: int
+    rounds: int
+    seconds: float
+    samples: int
+    longest_call: float
+    warm_up: float
+    memory_repeats: int
+    checked_scores: int
+    compiling_processes: int
+    patience: float = 60.0
+
+
+EFFORTS = {
+    "quick": Effort("quick", 2, 2, 0.4, 10, 1.5, 0.15, 1, 2**21, 1),
+    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3),
+}
+
+
+def effort(environ: Mapping[str, str] = os.environ) -> Effort:
+    """The effort that the environment asks for. Raises ValueError for an unknown one."""
+    name = environ.get("AXIALBENCH_EFFORT") or "full"
+    if name not in EFFORTS:
+        raise ValueError(f"AXIALBENCH_EFFORT={name!r}: expected one of {', '.join(EFFORTS)}")
+    return EFFORTS[name]
+
+
+def listed(variable: str, known: Collection[str], environ: Mapping[str, str] = os.environ) -> frozenset[str] | None:
+    """The names in a comma-separated variable, or None if it is not set. Raises ValueError for an unknown one."""
+    names = frozenset(name.strip() for name in environ.get(variable, "").split(",") if name.strip())
+    if unknown := sorted(names - set(known)):
+        raise ValueError(f"{variable} names {', '.join(unknown)}; expected some of {', '.join(known)}")
+    return names or None
+
+
+def bytes_in(text: str) -> int:
+    """``"8GB"``, ``"500 MB"`` or ``"123"`` in bytes. Raises ValueError for anything else."""
+    found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
+    if not found:
+        raise ValueError(f"{text!r} is no amount of memory; expected something like 8GB")
+    number, prefix, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix.upper() or " "))

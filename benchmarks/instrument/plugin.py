@@ -1,0 +1,51 @@
+"""What asv does not tell its benchmarks, told: the machine's name, ``-b``, ``--quick`` and ``--dry-run``.
+
+asv loads this as a plugin (``asv.conf.json``) in its own process and hands its environment on to the sweeps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import MutableMapping, Sequence
+
+from benchmarks.instrument import origin
+
+MEASURING = ("run", "continuous")
+
+
+def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
+    """Put what the sweep must know of asv's arguments ``argv`` into ``environ``.
+
+    Without ``--machine`` the machine is called ``local``: asv's own default is the host's name, which would be
+    published with the results.
+    """
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    options.add_argument("--machine", "-m")
+    options.add_argument("--bench", "-b", action="append", default=[])
+    options.add_argument("--quick", "-q", action="store_true")
+    options.add_argument("--dry-run", "-n", action="store_true")
+    options.add_argument("--set-commit-hash")
+    given, _ = options.parse_known_args(list(argv))
+    environ["AXIALBENCH_MACHINE"] = given.machine or "local"
+    environ["AXIALBENCH_BENCH"] = "\n".join(given.bench)
+    if given.quick:
+        environ.setdefault("AXIALBENCH_EFFORT", "quick")
+    if given.set_commit_hash:
+        environ["AXIALBENCH_COMMIT"] = given.set_commit_hash
+    if given.dry_run:
+        environ["AXIALBENCH_RESULTS"] = tempfile.mkdtemp(prefix="axialbench-dry-run-")
+
+
+def setup() -> None:
+    """asv calls this when it loads the plugin."""
+    from asv.console import log
+    from asv.machine import Machine
+
+    Machine.hardcoded_machine_name = "local"
+    tell(sys.argv[1:], os.environ)
+    if any(command in sys.argv[1:3] for command in MEASURING):
+        for warning in origin.warnings(origin.dirty()):
+            log.warning(warning)

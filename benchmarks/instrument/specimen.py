@@ -1,0 +1,102 @@
+"""What is called: a backend, or a module over it, of the ``impls`` that is installed, on one problem's inputs.
+
+Only the frozen surface of ``impls`` is touched: ``names``, ``get``, ``why_not(CoreProblem(...))``, the core call,
+``Backend``, and the modules of ``impls.evoformer`` by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.instrument.inputs import MODULES, Draw, Inputs, core_inputs, module_inputs
+from benchmarks.instrument.problems import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Outputs = dict[str, "Tensor"]
+Call = Callable[["Tensor"], Outputs]
+"""One call: from the cotangent of the output to ``o`` and, in training, the gradients ``dq``, ``dk``, ..."""
+
+
+class AbsentError(LookupError):
+    """The commit that is measured has no such backend, module or operation."""
+
+
+def backend_called(name: str) -> Any:
+    """The backend. Raises AbsentError if this commit has none of that name."""
+    import impls
+
+    if name not in impls.names():
+        raise AbsentError(f"this commit has no backend {name!r}")
+    return impls.get(name)
+
+
+def core_problem(problem: Problem, direction: str, device: str) -> Any:
+    """``problem``'s core call as ``impls`` describes it."""
+    import impls
+
+    batch, H, Q, K = problem.core
+    training = direction == "training"
+    return impls.CoreProblem(
+        batch, H, Q, K, problem.c, bias_shape=problem.bias_shape, mask=problem.mask != "none", dtype=problem.dtype,
+        device=device, training=training, bias_grad=training and problem.has_bias,
+    )  # fmt: skip
+
+
+def build(problem: Problem, backend: Any, device: str) -> Any:
+    """The gated module of ``problem`` over ``backend``. Raises AbsentError if this commit has no such module."""
+    import torch
+
+    import impls
+
+    name, channels = MODULES[problem.operation]
+    try:
+        kind = getattr(impls.evoformer, name)
+    except (AttributeError, ImportError) as error:
+        raise AbsentError(f"this commit has no module {name}: {error}") from None
+    module = kind(**channels, c=problem.c, N_head=problem.N_head, gated=True, backend=backend)
+    return module.to(device=device, dtype=getattr(torch, problem.dtype))
+
+
+def inputs_of(problem: Problem, draw: Draw) -> Inputs:
+    """The tensors of ``problem``."""
+    if problem.level == "core":
+        return core_inputs(problem, draw)
+    shapes = {name: tuple(x.shape) for name, x in build(problem, "eager", "cpu").state_dict().items()}
+    return module_inputs(problem, draw, shapes)
+
+
+def call_of(problem: Problem, backend: Any, direction: str, inputs: Inputs) -> Call:
+    """One call of ``backend`` on ``inputs``: at the core, or of the module over it."""
+    import torch
+
+    names, arguments = list(inputs.arguments), list(inputs.arguments.values())
+    if problem.level == "core":
+        wanted = arguments
+
+        def attend() -> Tensor:
+            return backend(*arguments)
+    else:
+        module = build(problem, backend, str(arguments[0].device))
+        module.load_state_dict(inputs.parameters)
+        wanted = [*arguments, *module.parameters()]
+
+        def attend() -> Tensor:
+            return module(*arguments, mask=inputs.mask)
+
+    if direction == "forward":
+
+        def forward(cotangent: Tensor) -> Outputs:
+            with torch.no_grad():
+                return {"o": attend()}
+
+        return forward
+
+    def training(cotangent: Tensor) -> Outputs:
+        o = attend()
+        gradients = torch.autograd.grad(o, wanted, cotangent)
+        return {"o": o, **{f"d{name}": gradient for name, gradient in zip(names, gradients, strict=False)}}
+
+    return training

@@ -1,0 +1,393 @@
+"""The sweep: all cells of one module, measured once, backends taking turns, in processes that may die."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from benchmarks.instrument import journal, machine, origin
+from benchmarks.instrument.cells import Cell, Selection, left_out
+from benchmarks.instrument.effort import Effort, bytes_in, effort
+from benchmarks.instrument.origin import Origin
+from benchmarks.instrument.problems import Problem
+from benchmarks.instrument.progress import Progress
+from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
+
+MEASURED = ("ok", "inaccurate")
+FRESH = timedelta(days=1)
+"""A killed sweep is taken up again within this time."""
+FIRST_GUESS = 0.05
+"""Share of a plain matrix product's rate that a backend is expected to reach before it was ever measured."""
+COMPILE_PATIENCE = 600.0
+SHARE_OF_MEMORY = 0.8
+
+
+class WrongImplsError(RuntimeError):
+    """The workers import another ``impls`` than the commit's."""
+
+
+@dataclass
+class Finding:
+    """What is known about one measurement: a cell that may stand in several series."""
+
+    cells: list[Cell]
+    status: str = ""
+    reason: str = ""
+    predicted_bytes: int | None = None
+    compiles: bool = False
+    bytes: int | None = None
+    compile_seconds: float | None = None
+    error: float | None = None
+    errors: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    kernels: list[str] = field(default_factory=list)
+    state: dict[str, Any] = field(default_factory=dict)
+    disturbances: list[str] = field(default_factory=list)
+    call_seconds: float = 0.0
+    samples: list[float] = field(default_factory=list)
+    host: list[float] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    processes: list[int] = field(default_factory=list)
+
+    @property
+    def cell(self) -> Cell:
+        """One of the cells: they ask the same."""
+        return self.cells[0]
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """What to tell a worker about it."""
+        cell = self.cell
+        return {"problem": asdict(cell.problem), "backend": cell.backend, "direction": cell.direction}
+
+    @property
+    def flops(self) -> int:
+        """Work of one call."""
+        return self.cell.problem.flops(self.cell.direction)
+
+    def end(self, status: str, reason: str) -> None:
+        """Give up on it."""
+        self.status, self.reason = status, reason
+
+    def judge(self) -> None:
+        """``ok`` or ``inaccurate``, from the errors."""
+        for name, found in self.errors.items():
+            if found["error"] is None:
+                self.error = None
+                return self.end("inaccurate", f"{name} is not finite")
+        ratios = {name: found["error"] / found["budget"] for name, found in self.errors.items()}  # type: ignore[operator]
+        worst = max(ratios, key=ratios.__getitem__)
+        self.error = float(f"{ratios[worst]:.4g}")
+        if self.error > 1:
+            return self.end("inaccurate", f"{worst} is {self.error:.3g} times its error budget off")
+        return self.end("ok", "")
+
+    def records(self, sweep: str) -> Iterable[dict[str, Any]]:
+        """The journal's lines: one for each series."""
+        for cell in self.cells:
+            record: dict[str, Any] = {
+                "record": "cell", "sweep": sweep, "time": now().isoformat(timespec="seconds"), "cell": cell.key,
+                "module": cell.module, "series": cell.series, "params": cell.params, "direction": cell.direction,
+                "status": self.status, "reason": self.reason, "predicted_bytes": self.predicted_bytes,
+                "problem": cell.problem.as_dict() | {"flops": self.flops},
+            }  # fmt: skip
+            if self.status in MEASURED:
+                record |= {
+                    "seconds": {
+                        "samples": self.samples, "rounds": self.rounds, "processes": self.processes,
+                        "host": self.host or None,
+                    },
+                    "compile_seconds": self.compile_seconds, "bytes": self.bytes, "error": self.error,
+                    "errors": self.errors, "kernels": self.kernels, "state": self.state,
+                    "disturbed": bool(self.disturbances), "disturbances": self.disturbances,
+                }  # fmt: skip
+            yield record
+
+
+def reading(record: dict[str, Any]) -> dict[str, Any]:
+    """The part of a journal's record that asv's benchmarks return."""
+    return {
+        "status": record["status"],
+        "reason": record["reason"],
+        "samples": (record.get("seconds") or {}).get("samples"),
+        **{name: record.get(name) for name in ("bytes", "error", "compile_seconds")},
+    }
+
+
+class Sweep:
+    """One module's measuring: what is found goes to the journal cell by cell, and to asv at the end."""
+
+    def __init__(self, module: str, origin: Origin, effort: Effort, environ: dict[str, str] | None = None) -> None:
+        self.module, self.origin, self.effort = module, origin, effort
+        self.id = f"{now():%Y%m%dT%H%M%S%fZ}-{module}"
+        self.environ = dict(os.environ) if environ is None else environ
+        self.threads = int(self.environ.get("AXIALBENCH_THREADS") or machine.cores())
+        self.limit = memory_limit(self.environ)
+        self.cache = tempfile.TemporaryDirectory(prefix="axialbench-")
+        settings = {"device": self.environ.get("AXIALBENCH_DEVICE"), "threads": self.threads, "limit": self.limit}
+        environ = self.environ | {
+            "OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads),
+            "TORCHINDUCTOR_CACHE_DIR": self.cache.name,
+        }  # fmt: skip
+        self.pool = [WorkerProcess(settings, environ) for _ in range(effort.processes)]
+        self.random = random.Random(self.id)
+        self.rates: dict[tuple[str, ...], float] = {}
+        self.readings: dict[str, dict[str, Any]] = {}
+        self.timed = 0.0
+
+    def measure(self, cells: list[Cell], selection: Selection) -> dict[str, dict[str, Any]]:
+        """Measure ``cells``; by each cell's place, what asv's benchmarks return of it.
+
+        Raises WrongImplsError if the workers do not see the commit's ``impls``.
+        """
+        started = time.monotonic()
+        try:
+            self.begin(selection)
+            findings = self.take_up(merge(cells))
+            self.progress = Progress(self.module, len(findings), sum(map(self.work, findings)))
+            for group in by_problem(findings):
+                self.measure_group(group)
+            journal.append(self.origin.journal, {
+                "record": "done", "sweep": self.id, "finished": now().isoformat(timespec="seconds"),
+                "wall_seconds": round(time.monotonic() - started, 2), "timed_seconds": round(self.timed, 2),
+            })  # fmt: skip
+            return self.readings
+        finally:
+            for worker in self.pool:
+                worker.stop()
+            self.cache.cleanup()
+
+    def begin(self, selection: Selection) -> None:
+        """Start the workers, make sure of what they measure, and write the sweep's record."""
+        for worker in self.pool:
+            worker.start()
+        said, *_ = [worker.ask({"do": "hello"}, self.effort.patience) for worker in self.pool]
+        env_dir, found = self.origin.env_dir, said.pop("impls")
+        if env_dir is not None and not is_under(found, str(env_dir)):
+            raise WrongImplsError(f"the workers import {found}, which does not lie in asv's environment {env_dir}")
+        self.device, self.matmul = said["device"], said.pop("rates")
+        free = said.pop("free_bytes")
+        if self.device == "cuda":
+            self.limit = memory_limit(self.environ, free)
+        self.identity = {
+            "effort": self.effort.name, "instrument": origin.instrument(), "threads": self.threads,
+            "device": self.device, "torch": said["torch"], "packages": said["packages"],
+        }  # fmt: skip
+        journal.append(self.origin.journal, {
+            "record": "sweep", "sweep": self.id, "module": self.module, "started": now().isoformat(timespec="seconds"),
+            "commit": self.origin.commit, "commit_date": self.origin.commit_date, "subject": self.origin.subject,
+            "dirty": origin.dirty(), "machine": self.origin.machine, "env_name": self.origin.env_name,
+            "requirements": self.origin.requirements, **said, **self.identity, "memory_limit": self.limit,
+            "operations": sorted(selection.operations) if selection.operations else None,
+            "selection": selection.as_dict(),
+        })  # fmt: skip
+
+    def take_up(self, findings: list[Finding]) -> list[Finding]:
+        """What is still to be measured: cells that a killed sweep of this kind finished are taken as they stand."""
+        oldest = max(now() - FRESH, self.origin.saved_by_asv(self.module))
+        sweeps: set[str] = set()
+        done: dict[str, dict[str, Any]] = {}
+        for record in journal.read(self.origin.journal):
+            if record["record"] == "sweep" and record["module"] == self.module:
+                if all(record.get(name) == value for name, value in self.identity.items()):
+                    sweeps.add(record["sweep"])
+            elif record["record"] == "cell" and record["sweep"] in sweeps and moment(record["time"]) > oldest:
+                done[record["cell"]] = reading(record)
+        for finding in findings:
+            if finding.cell.key in done:
+                self.readings |= {cell.place: done[finding.cell.key] for cell in finding.cells}
+        return [finding for finding in findings if finding.cell.key not in done]
+
+    def work(self, finding: Finding) -> float:
+        """A rough cost of measuring it, for the progress line."""
+        if left_out(finding.cell, self.effort):
+            return 0.0
+        return min(self.seconds_of(finding), self.effort.longest_call) + 0.1
+
+    def measure_group(self, group: list[Finding]) -> None:
+        """Measure all cells of one problem, side by side."""
+        asked = []
+        for finding in group:
+            self.ask(finding)
+            if finding.status:
+                self.finish(finding)
+            else:
+                asked.append(finding)
+        proved = []
+        for finding in asked:
+            self.prove(finding)
+            if finding.status in MEASURED:
+                proved.append(finding)
+            else:
+                self.finish(finding)
+        self.take_turns(proved)
+        for finding in proved:
+            self.finish(finding)
+        for worker in self.pool:
+            if proved and worker.pid:
+                worker.ask({"do": "forget"}, self.effort.patience)
+
+    def ask(self, finding: Finding) -> None:
+        """Find out, without running it, whether the cell can be measured."""
+        cell = finding.cell
+        if reason := left_out(cell, self.effort):
+            return finding.end("not_run", reason)
+        try:
+            said = self.pool[0].ask({"do": "ask", **finding.order}, self.effort.patience)
+        except WorkerFailedError as failure:
+            return finding.end(failure.status, str(failure))
+        if "unsupported" in said:
+            return finding.end("unsupported", said["unsupported"])
+        finding.predicted_bytes, finding.compiles = said["predicted_bytes"], said["compiles"]
+        need = cell.problem.input_bytes + (finding.predicted_bytes or 0)
+        if need > self.limit:
+            return finding.end("too_big", f"needs {size(need)}, {size(self.limit)} here")
+        seconds = self.seconds_of(finding)
+        if seconds > self.effort.longest_call:
+            allowed = f"{self.effort.name} effort allows {self.effort.longest_call:g} s"
+            return finding.end("not_run", f"would take about {seconds:.2g} s a call; {allowed}")
+        return None
+
+    def prove(self, finding: Finding) -> None:
+        """Whether it is right, what memory it takes, and how long its code takes to build."""
+        order = {
+            "do": "prove", **finding.order,
+            "repeats": self.effort.memory_repeats, "checked_scores": self.effort.checked_scores,
+        }  # fmt: skip
+        try:
+            said = self.pool[0].ask(order, self.patience(finding, 20))
+        except WorkerFailedError as failure:
+            return finding.end(failure.status, str(failure))
+        finding.errors, finding.kernels = said["errors"], said["kernels"]
+        finding.bytes = max(said["bytes"])
+        finding.call_seconds = said["later"]
+        if finding.compiles:
+            finding.compile_seconds = round(max(0.0, said["first"] - said["later"]), 4)
+        if len(set(said["bytes"])) > 1:
+            finding.disturbances.append(f"memory differed between calls: {', '.join(map(str, said['bytes']))} bytes")
+        return finding.judge()
+
+    def take_turns(self, findings: list[Finding]) -> None:
+        """Time them in rounds: in random order, each round in the next process, everything in every round."""
+        before = self.state()
+        for turn in range(self.effort.processes * self.effort.rounds):
+            number = turn % self.effort.processes
+            for finding in self.random.sample(findings, len(findings)):
+                if finding.status in MEASURED and not (finding.compiles and number >= self.effort.compiling_processes):
+                    self.time(finding, turn, number)
+        state, disturbances = machine.between(before, self.state())
+        for finding in findings:
+            finding.state = state
+            finding.disturbances += disturbances
+            if finding.samples:
+                kind, rate = self.kind(finding), finding.flops / statistics.median(finding.samples)
+                self.rates[kind] = max(rate, self.rates.get(kind, 0.0))
+
+    def time(self, finding: Finding, turn: int, number: int) -> None:
+        """One round of one cell in one process, which is warmed up first if it has not run the cell before."""
+        worker = self.pool[number]
+        try:
+            if number not in finding.processes:
+                order = {"do": "warm", **finding.order, "most": self.effort.warm_up}
+                finding.call_seconds = worker.ask(order, self.patience(finding, 10))["seconds"]
+            share = self.effort.seconds / self.effort.processes / self.effort.rounds
+            n = max(1, min(self.effort.samples, int(share / max(finding.call_seconds, 1e-9))))
+            said = worker.ask({"do": "time", **finding.order, "n": n}, self.patience(finding, 10 * n))
+        except WorkerFailedError as failure:
+            return finding.end(failure.status, str(failure))
+        self.timed += sum(said["seconds"])
+        finding.samples += [rounded(x) for x in said["seconds"]]
+        finding.host += [rounded(x) for x in said["host"] or []]
+        finding.rounds += [turn] * n
+        finding.processes += [number] * n
+        return None
+
+    def finish(self, finding: Finding) -> None:
+        """Write it down, at once, and go on."""
+        for record, cell in zip(finding.records(self.id), finding.cells, strict=True):
+            journal.append(self.origin.journal, record)
+            self.readings[cell.place] = reading(record)
+        self.progress.step(self.work(finding), finding.cell.key)
+
+    def kind(self, finding: Finding) -> tuple[str, ...]:
+        """What cells must share for one's rate to say something about the other's."""
+        problem = finding.cell.problem
+        return problem.operation, problem.level, problem.dtype, finding.cell.backend, finding.cell.direction
+
+    def seconds_of(self, finding: Finding) -> float:
+        """Seconds that one call should take, by the best rate seen so far."""
+        guess = FIRST_GUESS * self.matmul[finding.cell.problem.dtype]
+        return finding.flops / self.rates.get(self.kind(finding), guess)
+
+    def patience(self, finding: Finding, calls: int) -> float:
+        """Seconds to wait for ``calls`` calls before a worker counts as hung."""
+        known = finding.call_seconds or self.seconds_of(finding)
+        return self.effort.patience + 3 * calls * known + (COMPILE_PATIENCE if finding.compiles else 0)
+
+    def state(self) -> machine.State:
+        """The machine's state now."""
+        return machine.state([worker.pid for worker in self.pool if worker.pid], self.device)
+
+
+def merge(cells: Iterable[Cell]) -> list[Finding]:
+    """One finding for all cells with the same key."""
+    found: dict[str, Finding] = {}
+    for cell in cells:
+        found.setdefault(cell.key, Finding([])).cells.append(cell)
+    return list(found.values())
+
+
+def by_problem(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one problem together, small problems first: their rates predict what big ones take."""
+    groups: dict[Problem, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.cell.problem, []).append(finding)
+    return [groups[problem] for problem in sorted(groups, key=lambda p: (p.flops("forward"), p.key))]
+
+
+def memory_limit(environ: dict[str, str], free: int | None = None) -> int:
+    """Bytes that one cell may need: AXIALBENCH_MEMORY, or most of what is free."""
+    if text := environ.get("AXIALBENCH_MEMORY"):
+        return bytes_in(text)
+    return int(SHARE_OF_MEMORY * (machine.free_memory() if free is None else free))
+
+
+def is_under(path: str, folder: str) -> bool:
+    """Whether ``path`` lies in ``folder``, links resolved."""
+    return os.path.commonpath([os.path.realpath(path), os.path.realpath(folder)]) == os.path.realpath(folder)
+
+
+def size(n: int) -> str:
+    """Bytes as people say them: ``"251 GB"``."""
+    for unit, scale in {"TB": 1e12, "GB": 1e9, "MB": 1e6}.items():
+        if n >= scale:
+            return f"{n / scale:.3g} {unit}"
+    return f"{n} bytes"
+
+
+def rounded(seconds: float) -> float:
+    """Five digits: more than any clock here can tell."""
+    return float(f"{seconds:.5g}")
+
+
+def moment(text: str) -> datetime:
+    """A time of the journal."""
+    return datetime.fromisoformat(text)
+
+
+def now() -> datetime:
+    """The time, UTC."""
+    return datetime.now(UTC)
+
+
+def from_environment(module: str, cells: list[Cell]) -> dict[str, dict[str, Any]]:
+    """The sweep of ``module`` that the environment asks for: see ``effort`` for the variables."""
+    selection = Selection.from_environment()
+    sweep = Sweep(module, Origin.from_environment(), effort())
+    return sweep.measure([cell for cell in cells if selection.has(cell)], selection)
