@@ -103,7 +103,7 @@ def left_out(cell: Cell, effort: Effort) -> str:
         if size not in (*axes.QUICK[name], centre[name]):
             return f"quick effort measures {name} = {' and '.join(map(str, axes.QUICK[name]))}"
     smallest = min(axes.QUICK["R"])
-    if problem.dtype != "float32" and problem.R > smallest:
+    if problem.dtype != "float32" and sizes["R"] > smallest:
         return f"quick effort measures {problem.dtype} at R = {smallest}"
     built = (problem.operation, problem.level, cell.direction) == axes.QUICK_COMPILED
     if cell.backend in axes.COMPILING and not (built and all(centre[name] == size for name, size in sizes.items())):

@@ -76,7 +76,7 @@ def listed(variable: str, known: Collection[str], environ: Mapping[str, str] = o
     return names or None
 
 
-def bytes_in(text: str) -> int:
+def parse_memory(text: str) -> int:
     """``"8GB"``, ``"500 MB"`` or ``"123"`` in bytes. Raises ValueError for anything else."""
     found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
     if not found:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.instrument import journal, machine, origin
 from benchmarks.instrument.cells import Cell, Selection, left_out
-from benchmarks.instrument.effort import Effort, bytes_in, effort
+from benchmarks.instrument.effort import Effort, effort, parse_memory
 from benchmarks.instrument.origin import Origin
 from benchmarks.instrument.problems import Problem
 from benchmarks.instrument.progress import Progress
@@ -208,7 +208,7 @@ class Sweep:
         """A rough cost of measuring it, for the progress line."""
         if left_out(finding.cell, self.effort):
             return 0.0
-        return min(self.seconds_of(finding), self.effort.longest_call) + 0.1
+        return min(self.expected_seconds(finding), self.effort.longest_call) + 0.1
 
     def measure_group(self, group: list[Finding]) -> None:
         """Measure all cells of one problem, side by side."""
@@ -248,7 +248,7 @@ class Sweep:
         need = cell.problem.input_bytes + (finding.predicted_bytes or 0)
         if need > self.limit:
             return finding.end("too_big", f"needs {size(need)}, {size(self.limit)} here")
-        seconds = self.seconds_of(finding)
+        seconds = self.expected_seconds(finding)
         if seconds > self.effort.longest_call:
             allowed = f"{self.effort.name} effort allows {self.effort.longest_call:g} s"
             return finding.end("not_run", f"would take about {seconds:.2g} s a call; {allowed}")
@@ -320,14 +320,14 @@ class Sweep:
         problem = finding.cell.problem
         return problem.operation, problem.level, problem.dtype, finding.cell.backend, finding.cell.direction
 
-    def seconds_of(self, finding: Finding) -> float:
+    def expected_seconds(self, finding: Finding) -> float:
         """Seconds that one call should take, by the best rate seen so far."""
         guess = FIRST_GUESS * self.matmul[finding.cell.problem.dtype]
         return finding.flops / self.rates.get(self.kind(finding), guess)
 
     def patience(self, finding: Finding, calls: int) -> float:
         """Seconds to wait for ``calls`` calls before a worker counts as hung."""
-        known = finding.call_seconds or self.seconds_of(finding)
+        known = finding.call_seconds or self.expected_seconds(finding)
         return self.effort.patience + 3 * calls * known + (COMPILE_PATIENCE if finding.compiles else 0)
 
     def state(self) -> machine.State:
@@ -354,7 +354,7 @@ def by_problem(findings: Iterable[Finding]) -> list[list[Finding]]:
 def memory_limit(environ: dict[str, str], free: int | None = None) -> int:
     """Bytes that one cell may need: AXIALBENCH_MEMORY, or most of what is free."""
     if text := environ.get("AXIALBENCH_MEMORY"):
-        return bytes_in(text)
+        return parse_memory(text)
     return int(SHARE_OF_MEMORY * (machine.free_memory() if free is None else free))
 
 
