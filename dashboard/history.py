@@ -290,9 +290,8 @@ def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     for name, (dtype, _) in COLUMNS.items():
         values = [row.get(name) for row in rows]
         if dtype.startswith("datetime"):
-            columns[name] = pd.to_datetime(
-                pd.Series(values, dtype="object"), utc=True, errors="coerce", format="ISO8601"
-            )
+            moments = pd.Series(values, dtype="object")
+            columns[name] = pd.to_datetime(moments, utc=True, errors="coerce", format="ISO8601").astype(dtype)
         elif dtype == "float64":
             columns[name] = pd.Series([math.nan if value is None else value for value in values], dtype="float64")
         else:

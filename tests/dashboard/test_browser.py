@@ -1,0 +1,293 @@
+"""The site in a real browser: from a file and over http, with no console error and no request outside."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard import demo, history
+from dashboard.__main__ import main
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.exists(), reason=f"no browser: {CHROMIUM} is missing (apt install chromium)"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("results")
+    demo.write(path, demo.COMMITS[:2], modules=["msa_row", "triangle"])
+    demo.write(path, demo.COMMITS[:1], machine="other", modules=["msa_row"], dtypes=["float32"], seed=1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    assert main(["build", "--results", str(results), "--out", str(out), "--no-asv"]) == 0
+    return out
+
+
+class Watched:
+    """A page that notes what goes wrong and what it asks for."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.page = browser.new_context(**{"viewport": {"width": 1300, "height": 900}} | options).new_page()
+        self.wrong: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.wrong.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, address: str) -> Any:
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        return self.page
+
+    def outside(self, base: str) -> list[str]:
+        return [url for url in self.requests if not url.startswith((base, "data:", "blob:", "about:"))]
+
+
+@pytest.fixture
+def watched(browser: Any) -> Iterator[Watched]:
+    found = Watched(browser)
+    yield found
+    found.page.context.close()
+    assert found.wrong == []
+
+
+@pytest.fixture
+def served(site: Path) -> Iterator[str]:
+    yield from serve(site)
+
+
+def serve(folder: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Keep the test's output clean."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def choose(page: Any, name: str, value: str) -> None:
+    page.locator(f"input[name={name}][value='{value}']").check(force=True)
+
+
+def tables(page: Any) -> str:
+    return str(page.locator("#operations").inner_text())
+
+
+def test_from_a_file_it_shows_and_asks_for_nothing(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    assert page.locator(".operation").count() == 3
+    assert page.locator("td button.cell").count() > 50
+    assert watched.outside(site.as_uri()) == []
+    assert [url for url in watched.requests if url != "about:blank"] == [site.as_uri() + "/index.html"]
+
+
+def test_over_http_it_asks_for_itself_alone(watched: Watched, served: str) -> None:
+    watched.open(served)
+    assert [url for url in watched.requests if url != "about:blank"] == [served]
+
+
+def test_a_cell_shows_the_dataframes_number(watched: Watched, site: Path, results: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#place=generated/" + demo.ENV + "/2&dtype=float32&show=time")
+    cells = history.load(results).cells
+    newest = cells[(cells["machine"] == "generated")]["commit"].iloc[-1]
+    own = cells[
+        (cells["commit"] == newest) & (cells["series"] == "OverS") & (cells["dtype"] == "float32")
+        & (cells["backend"] == "sdpa") & (cells["direction"] == "forward")
+    ].sort_values("S")  # fmt: skip
+    row = page.locator("#operation-msa_row-core table").first.locator("tbody tr", has_text="sdpa").first
+    shown = [float(re.search(r"([\d.]+) ms", text)[1]) / 1e3 for text in row.locator(".first").all_inner_texts()]  # type: ignore[index]
+    assert shown == pytest.approx(list(own["seconds"]), rel=5e-3)
+    ratios = [float(text.removesuffix("× eager")) for text in row.locator(".second").all_inner_texts()]
+    assert ratios == pytest.approx(list(own["speedup"]), rel=5e-3)
+
+
+def test_every_control_changes_what_the_page_says_and_its_address(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    for name, value in (
+        ("direction", "training"), ("dtype", "bfloat16"), ("show", "speedup"), ("show", "memory"), ("show", "error"),
+        ("show", "all"), ("show", "time"),
+    ):  # fmt: skip
+        before, address = tables(page), page.url
+        choose(page, name, value)
+        assert tables(page) != before, f"{name}={value} changed nothing"
+        assert page.url != address
+        assert f"{name}={value}" in page.url
+    for name in ("commit", "place"):
+        before = page.locator("body").inner_text()
+        page.locator(f"select[name={name}]").select_option(index=1)
+        assert page.locator("body").inner_text() != before
+        assert f"{name}=" in page.url
+    assert "other" in page.locator("#measured").inner_text() or "generated" in page.locator("#measured").inner_text()
+    dark, light = (_background(page, theme) for theme in ("dark", "light"))
+    assert sum(dark) < 200 < 600 < sum(light)
+
+
+def _background(page: Any, theme: str) -> list[int]:
+    choose(page, "theme", theme)
+    colour = page.evaluate(
+        "(() => { const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
+        "c.fillStyle = getComputedStyle(document.body).backgroundColor; c.fillRect(0, 0, 1, 1);"
+        "return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3); })()"
+    )
+    return list(colour)
+
+
+def test_the_address_restores_every_choice_and_the_back_button_works(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    first = tables(page)
+    choose(page, "direction", "training")
+    choose(page, "show", "memory")
+    page.locator("select[name=commit]").select_option(index=1)
+    shown, address = page.locator("body").inner_text(), page.url
+    assert watched.open(address).locator("body").inner_text() == shown
+    page = watched.open(site.as_uri() + "/index.html")
+    choose(page, "direction", "training")
+    assert tables(page) != first
+    page.go_back()
+    assert tables(page) == first
+    assert page.locator("input[name=direction][value=forward]").is_checked()
+
+
+def test_an_address_with_what_does_not_exist_says_so(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#commit=deadbeef&show=%3Cb%3E&dtype=float32")
+    assert "deadbeef" in page.locator("#notice").inner_text()
+    assert page.locator(".operation").count() == 3
+
+
+def test_every_empty_cell_says_why(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    reasons = page.locator("td.empty .reason").all_inner_texts()
+    assert len(reasons) > 5
+    assert all(reasons)
+    assert "needs CUDA" in reasons
+
+
+def test_the_keyboard_reaches_a_cell_and_its_details(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    page.locator("select[name=commit]").focus()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className").startswith("cell"):
+            break
+    first = page.evaluate("document.activeElement.innerText")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.innerText") != first
+    card = page.locator("#details")
+    assert card.is_visible()
+    for term in ("Status", "Interval", "Samples", "Memory", "Error", "Kernels", "Measure it again"):
+        assert term in card.inner_text()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "close"
+    page.keyboard.press("Escape")
+    assert not card.is_visible()
+    assert page.evaluate("document.activeElement.className").startswith("cell")
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_nothing_sticks_out_and_everything_can_be_clicked(browser: Any, site: Path, width: int) -> None:
+    watched = Watched(browser, viewport={"width": width, "height": 740})
+    page = watched.open(site.as_uri() + "/index.html#show=all")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("button.cell[data-cell]").first.click()
+    box = page.locator("#details").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    page.locator("#details .close").click()
+    assert not page.locator("#details").is_visible()
+    page.context.close()
+    assert watched.wrong == []
+
+
+def test_hostile_text_shows_as_text(browser: Any, tmp_path: Path) -> None:
+    text = "</script><img src=x onerror=\"document.title='broken'\"> \u202e\u05e9\u05dc\u05d5\u05dd '" + "y" * 10_000
+    machine = '<b>"m" \u202e\' & #?%2F'
+    path = demo.write(tmp_path / "r", [demo.Commit(text)], machine=machine, modules=["msa_row"])[0]
+    path.write_text(path.read_text().replace("needs CUDA", "<script>document.title='broken'</script>" + "z" * 10_000))
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    watched = Watched(browser, viewport={"width": 360, "height": 740})
+    page = watched.open((tmp_path / "s").as_uri() + "/index.html")
+    assert page.title().startswith("AxialBench")
+    assert page.locator("#measured b, #measured img, #operations script").count() == 0
+    assert '<b>"m"' in page.locator("#measured").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    choose(page, "show", "all")
+    shown, address = tables(page), page.url
+    assert tables(watched.open(address)) == shown
+    page.locator("td.empty button").first.click()
+    assert page.locator("#details").bounding_box()["height"] <= 740
+    page.context.close()
+    assert watched.wrong == []
+
+
+def test_without_results_it_says_what_to_do(watched: Watched, tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    page = watched.open((tmp_path / "s").as_uri() + "/index.html")
+    assert "make bench" in page.locator("main").inner_text()
+
+
+@pytest.fixture(scope="module")
+def site_with_asv(asv_project: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("asv", reason="asv is not installed")
+    pytest.importorskip("asv_tachyon", reason="asv-tachyon is not installed")
+    out = tmp_path_factory.mktemp("with-asv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(asv_project.root)
+        assert main(["build", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_asvs_history_needs_no_network(watched: Watched, site_with_asv: Path, scheme: str) -> None:
+    server = serve(site_with_asv)
+    base = site_with_asv.as_uri() + "/" if scheme == "file" else next(server)
+    page = watched.open(base + "index.html")
+    page.locator("#asv").click()
+    page.get_by_text("msa_row.OverR.seconds_forward").first.wait_for()
+    for view in ("Explore", "Heatmap", "Compare", "Regressions"):
+        page.get_by_role("button", name=view, exact=True).or_(
+            page.get_by_role("link", name=view, exact=True)
+        ).first.click()
+    page.get_by_role("button", name="Explore", exact=True).or_(
+        page.get_by_role("link", name="Explore", exact=True)
+    ).first.click()
+    page.get_by_text("msa_row.OverR.seconds_forward").first.click()
+    page.locator("canvas").first.wait_for()
+    assert watched.outside(base) == []
+    server.close()
+
+
+def test_asvs_own_pages_that_need_a_network_are_left_out(site_with_asv: Path) -> None:
+    pages = site_with_asv / "asv"
+    for path in [*pages.glob("*.html"), *pages.glob("*.js"), *pages.glob("*.css")]:
+        assert not re.search(r"(src|href)=[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
+    assert not (pages / "asv.js").exists()
