@@ -21,6 +21,8 @@ BACKENDS = (
 )
 COMPILING = ("compiled", "flex")
 """Backends that build code at their first call; how long that takes is a benchmark of its own."""
+CUDA_ONLY = ("sdpa_efficient", "sdpa_cudnn", "flash_attn", "xformers")
+"""Backends that refuse every problem on a CPU."""
 
 DTYPES = ("float32", "bfloat16")
 DIRECTIONS = ("forward", "training")
@@ -31,8 +33,8 @@ SIZES = {
     "N_head": (1, 2, 4, 8, 16),
     "T": (1, 2, 3, 4),  # templates
 }
-QUICK = {"S": (32, 128), "R": (64, 256), "N_head": (4, 8), "T": (4,)}
-"""The sizes that quick effort measures."""
+QUICK = {"S": (32, 128), "R": (64, 256), "N_head": (), "T": ()}
+"""The sizes that quick effort measures besides the centre's."""
 
 CENTRE = {
     "msa_row": {"S": 128, "R": 256, "N_head": 8, "c": 32},

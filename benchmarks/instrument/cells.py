@@ -101,7 +101,8 @@ def left_out(cell: Cell, effort: Effort) -> str:
     sizes = {name: getattr(problem, name) for name in centre if name != "c"}
     for name, size in sizes.items():
         if size not in (*axes.QUICK[name], centre[name]):
-            return f"quick effort measures {name} = {' and '.join(map(str, axes.QUICK[name]))}"
+            kept = sorted({*axes.QUICK[name], centre[name]})
+            return f"quick effort measures {name} = {' and '.join(map(str, kept))}"
     smallest = min(axes.QUICK["R"])
     if problem.dtype != "float32" and sizes["R"] > smallest:
         return f"quick effort measures {problem.dtype} at R = {smallest}"

@@ -38,6 +38,7 @@ class Effort:
         memory_repeats: how often memory is measured; all must agree.
         checked_scores: most logits that are compared with float64; of a bigger problem a sample of batch rows.
         compiling_processes: processes in which backends that build code are timed.
+        module_seconds: seconds for one module; problems whose turn does not come until then are not run.
         patience: seconds beyond what an order should need after which its worker counts as hung.
     """
 
@@ -51,12 +52,13 @@ class Effort:
     memory_repeats: int
     checked_scores: int
     compiling_processes: int
+    module_seconds: float
     patience: float = 60.0
 
 
 EFFORTS = {
-    "quick": Effort("quick", 2, 2, 0.4, 10, 1.5, 0.15, 1, 2**21, 1),
-    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3),
+    "quick": Effort("quick", 2, 2, 0.2, 10, 1.5, 0.15, 1, 2**21, 1, 55.0),
+    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3, 3600.0),
 }
 
 

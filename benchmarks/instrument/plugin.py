@@ -30,7 +30,7 @@ def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
     options.add_argument("--set-commit-hash")
     given, _ = options.parse_known_args(list(argv))
     environ["AXIALBENCH_MACHINE"] = given.machine or "local"
-    environ["AXIALBENCH_BENCH"] = "\n".join(given.bench)
+    environ.setdefault("AXIALBENCH_BENCH", "\n".join(given.bench))
     if given.quick:
         environ.setdefault("AXIALBENCH_EFFORT", "quick")
     if given.set_commit_hash:

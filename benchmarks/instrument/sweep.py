@@ -88,14 +88,14 @@ class Finding:
             return self.end("inaccurate", f"{worst} is {self.error:.3g} times its error budget off")
         return self.end("ok", "")
 
-    def records(self, sweep: str) -> Iterable[dict[str, Any]]:
+    def records(self, sweep: str, device: str) -> Iterable[dict[str, Any]]:
         """The journal's lines: one for each series."""
         for cell in self.cells:
             record: dict[str, Any] = {
                 "record": "cell", "sweep": sweep, "time": now().isoformat(timespec="seconds"), "cell": cell.key,
                 "module": cell.module, "series": cell.series, "params": cell.params, "direction": cell.direction,
                 "status": self.status, "reason": self.reason, "predicted_bytes": self.predicted_bytes,
-                "problem": cell.problem.as_dict() | {"flops": self.flops},
+                "problem": cell.problem.as_dict() | {"device": device, "flops": self.flops},
             }  # fmt: skip
             if self.status in MEASURED:
                 record |= {
@@ -146,7 +146,7 @@ class Sweep:
 
         Raises WrongImplsError if the workers do not see the commit's ``impls``.
         """
-        started = time.monotonic()
+        self.started = started = time.monotonic()
         try:
             self.begin(selection)
             findings = self.take_up(merge(cells))
@@ -221,7 +221,11 @@ class Sweep:
                 asked.append(finding)
         proved = []
         for finding in asked:
-            self.prove(finding)
+            if time.monotonic() - self.started > self.effort.module_seconds:
+                allowed = f"{self.effort.name} effort gives a module {self.effort.module_seconds:g} s"
+                finding.end("not_run", f"its turn did not come: {allowed}")
+            else:
+                self.prove(finding)
             if finding.status in MEASURED:
                 proved.append(finding)
             else:
@@ -310,7 +314,7 @@ class Sweep:
 
     def finish(self, finding: Finding) -> None:
         """Write it down, at once, and go on."""
-        for record, cell in zip(finding.records(self.id), finding.cells, strict=True):
+        for record, cell in zip(finding.records(self.id, self.device), finding.cells, strict=True):
             journal.append(self.origin.journal, record)
             self.readings[cell.place] = reading(record)
         self.progress.step(self.work(finding), finding.cell.key)

@@ -1,0 +1,158 @@
+"""``python -m benchmarks run`` measures through ``asv run``, with a progress line; ``rebuild`` makes asv's files anew."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks import axes
+from benchmarks.instrument import journal, origin
+from benchmarks.instrument.cells import Cell, left_out
+from benchmarks.instrument.effort import EFFORTS
+from benchmarks.instrument.rebuild import rebuild
+from benchmarks.suite import series_of
+
+LOG = origin.ROOT / ".asv" / "run.log"
+EVERY = 15
+"""Seconds between two progress lines where there is no terminal."""
+
+
+def main() -> int:
+    """Run the command line; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="measure a commit, with a progress line")
+    run.add_argument("--effort", choices=list(EFFORTS), default=os.environ.get("AXIALBENCH_EFFORT") or "quick")
+    run.add_argument(
+        "--machine", default="local", help="the machine's name in results/ (default: local, which git ignores)"
+    )
+    run.add_argument("--commits", default="HEAD", help="what asv run takes: HEAD, NEW, a range (default: HEAD)")
+    commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
+    given = parser.parse_args()
+    if given.command == "rebuild":
+        for path in rebuild(origin.ROOT / "results"):
+            print(path.relative_to(origin.ROOT))
+        return 0
+    return measure(given.effort, given.machine, given.commits)
+
+
+def measure(effort: str, machine: str, commits: str) -> int:
+    """``asv run``, its output kept in a log, a progress line instead; the exit status.
+
+    asv reports failed cells with status 2: they are in the journal with their reasons, and no failure of the run.
+    """
+    from rich.console import Console
+
+    console = Console()
+    for warning in origin.warnings(origin.dirty()):
+        console.print(f"[bold red]{warning}[/]")
+    cells = [cell for module in axes.MODULES for series in series_of(module) for cell in series.cells()]
+    cells = [cell for cell in cells if not left_out(cell, EFFORTS[effort])]
+    asv = [sys.executable, "-m", "asv"]
+    subprocess.run(
+        [*asv, "machine", "--yes", "--machine", machine], cwd=origin.ROOT, stdout=subprocess.DEVNULL, check=True
+    )
+    LOG.parent.mkdir(exist_ok=True)
+    begun = time.time()
+    with tempfile.TemporaryDirectory() as folder, LOG.open("w") as log:
+        progress = Path(folder) / "progress.json"
+        environ = os.environ | {
+            "AXIALBENCH_EFFORT": effort, "AXIALBENCH_BENCH": "\n".join(patterns(cells)),
+            "AXIALBENCH_PROGRESS": str(progress),
+        }  # fmt: skip
+        readable = [cell for cell in cells if has_gpu() or cell.backend not in axes.CUDA_ONLY]
+        selected = [word for pattern in patterns(readable) for word in ("-b", pattern)]
+        process = subprocess.Popen(
+            [*asv, "run", commits, "--machine", machine, "--record-samples", "--show-stderr", *selected],
+            cwd=origin.ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            watch(process, progress, console)
+        except KeyboardInterrupt:
+            end(process)
+            console.print(
+                "Interrupted. What was measured is in the journal; the same command takes up where it stopped."
+            )
+            return 130
+    if process.returncode not in (0, 2):
+        console.print(f"[bold red]asv run failed[/] (exit status {process.returncode}); the end of {LOG}:")
+        console.print("\n".join(LOG.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        return process.returncode
+    summarize(origin.ROOT / "results" / machine, begun, console)
+    return 0
+
+
+def patterns(cells: list[Cell]) -> list[str]:
+    """Patterns for asv's ``-b`` that select exactly the benchmarks of ``cells``: one for each series."""
+    chosen: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        params = ", ".join(map(repr, cell.params.values()))
+        chosen.setdefault(rf"^{cell.module}\.{cell.series}\.", {})[params] = None
+    return [rf"{series}\w+\(({'|'.join(params)})\)$" for series, params in chosen.items()]
+
+
+def has_gpu() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU."""
+    return shutil.which("nvidia-smi") is not None
+
+
+def watch(process: subprocess.Popen[bytes], progress: Path, console: Any) -> None:
+    """Show how far the run is until ``process`` ends: a line that changes, or where there is no terminal now and then."""
+    shown = time.monotonic()
+    with console.status("setting up asv's environment (once)") as status:
+        while process.poll() is None:
+            if progress.is_file():
+                text = line(json.loads(progress.read_text()))
+                status.update(text)
+                if not console.is_terminal and time.monotonic() > shown + EVERY:
+                    console.print(text)
+                    shown = time.monotonic()
+            time.sleep(0.5)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that the terminal has interrupted too, and interrupt it if it was not."""
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def line(state: dict[str, Any]) -> str:
+    """The progress line."""
+    number = axes.MODULES.index(state["module"]) + 1
+    left = "" if state["left"] is None else f", about {state['left']:.0f} s left of it"
+    doing = "reading the results into asv" if state["done"] == state["cells"] else state["doing"]
+    return f"{state['module']} ({number}/{len(axes.MODULES)}): {state['done']}/{state['cells']} cells{left}  {doing}"
+
+
+def summarize(folder: Path, begun: float, console: Any) -> None:
+    """How many cells ended how, and how much of the time was spent in timed calls."""
+    statuses: Counter[str] = Counter()
+    timed = 0.0
+    for path in (folder / "journal").glob("*.jsonl"):
+        if path.stat().st_mtime >= begun:
+            for record in journal.read(path):
+                if record["record"] == "cell":
+                    statuses[record["status"]] += 1
+                elif record["record"] == "done":
+                    timed += record["timed_seconds"]
+    console.print(", ".join(f"{n} {status}" for status, n in statuses.most_common()))
+    console.print(
+        f"{time.time() - begun:.0f} s, {timed:.0f} s of them in timed calls. Log: {LOG}; journal: {folder / 'journal'}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
