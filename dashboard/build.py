@@ -50,10 +50,11 @@ def in_short(data: dict[str, Any]) -> list[dict[str, str]]:
     if not data["views"]:
         return []
     return [
-        {"title": _title(*group.split(" ")), "use": verdict["use"] or "nothing", "text": " ".join(verdict["sentences"])}
-        for group, verdict in data["views"][0]["commits"][0]["verdicts"].items()
+        {"title": _title(verdict), "use": verdict["use"] or "nothing", "text": " ".join(verdict["sentences"])}
+        for verdict in data["views"][0]["commits"][0]["verdicts"]
     ]
 
 
-def _title(operation: str, level: str, dtype: str, direction: str) -> str:
-    return f"{describe(operation).title}{', whole module' if level == 'module' else ''}, {dtype}, {direction}"
+def _title(verdict: dict[str, Any]) -> str:
+    whole = ", whole module" if verdict["level"] == "module" else ""
+    return f"{describe(verdict['operation']).title}{whole}, {verdict['dtype']}, {verdict['direction']}"

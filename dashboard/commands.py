@@ -10,9 +10,9 @@ from typing import Any
 
 
 def reproduce(row: Mapping[Any, Any]) -> str:
-    """A shell command that measures the cell ``row`` of the history again, at its commit."""
+    """A shell command that measures the cell ``row`` of the history again, at its commit and with its effort."""
     params = json.loads(row["params"]).values()
-    shown = ", ".join(f".{re.escape(value)}." if isinstance(value, str) else re.escape(str(value)) for value in params)
-    name = f"{row['module']}.{row['series']}.seconds_{row['direction']}"
-    pattern = f"^{re.escape(name)}\\({shown}\\)"
-    return f"asv run -b {shlex.quote(pattern)} {row['commit'][:8]}^!"
+    shown = ", ".join(f".{re.escape(value)}." if isinstance(value, str) else str(value) for value in params)
+    benchmark = re.escape(f"{row['module']}.{row['series']}.seconds_{row['direction']}")
+    effort = f"AXIALBENCH_EFFORT={shlex.quote(row['effort'])} " if row["effort"] else ""
+    return f"{effort}asv run -b {shlex.quote(f'^{benchmark}.{shown}.$')} {row['commit'][:8]}^!"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,9 +138,7 @@ def load(results: Path | str = "results") -> History:
             continue
         for row in _journal(path, findings, sweeps):
             _keep_latest(rows, row)
-    in_journals = {_as_asv_names_it(row) for row in rows.values()}
-    only_asv = [row for row in asv_files.rows(results, findings) if _as_asv_names_it(row) not in in_journals]
-    cells = _frame([*rows.values(), *only_asv])
+    cells = _frame([*rows.values(), *_beyond_journals(asv_files.rows(results, findings), rows.values())])
     cells = _with_standing(_with_speedup(cells))
     return History(cells, pd.DataFrame(sweeps, columns=list(SWEEP_COLUMNS)), findings.all())
 
@@ -149,8 +147,29 @@ def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in IDENTITY)
 
 
+def _beyond_journals(
+    of_asv: Iterable[dict[str, Any]], in_journals: Collection[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The rows of asv's files that say more than the journals.
+
+    Of a commit with a journal that is a number the journal lacks: an empty cell was not selected there. asv keeps no
+    thread count; it is the journals', where all of that machine and environment agree.
+    """
+    known = {_as_asv_names_it(row) for row in in_journals}
+    commits = {_as_asv_names_it(row)[:3] for row in in_journals}
+    threads: dict[tuple[Any, ...], set[Any]] = {}
+    for row in in_journals:
+        threads.setdefault((row["machine"], row["env"]), set()).add(row["threads"])
+    for row in of_asv:
+        name = _as_asv_names_it(row)
+        if name in known or (name[:3] in commits and row["status"] != "ok"):
+            continue
+        counts = threads.get((row["machine"], row["env"]), set())
+        yield row | {"threads": next(iter(counts)) if len(counts) == 1 else None}
+
+
 def _as_asv_names_it(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in IDENTITY if name not in ("threads", "dirty"))
+    return tuple(row[name] for name in ("machine", "env", "commit", "module", "series", "params", "direction"))
 
 
 def _keep_latest(rows: dict[tuple[Any, ...], dict[str, Any]], row: dict[str, Any]) -> None:
@@ -231,7 +250,7 @@ def _sweep(path: Path, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(sweep: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    params, problem, seconds = dict(record["params"]), dict(record["problem"]), record["seconds"] or {}
+    params, problem, seconds = dict(record["params"]), dict(record["problem"]), record.get("seconds") or {}
     samples = [float(sample) for sample in seconds.get("samples", []) if number(sample) is not None]
     rounds = seconds.get("rounds") or []
     backend, dtype = _text(params.get("backend")), _text(params.get("dtype"))
@@ -291,7 +310,7 @@ def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
         values = [row.get(name) for row in rows]
         if dtype.startswith("datetime"):
             moments = pd.Series(values, dtype="object")
-            columns[name] = pd.to_datetime(moments, utc=True, errors="coerce", format="ISO8601").astype(dtype)
+            columns[name] = pd.to_datetime(moments, utc=True, errors="coerce", format="ISO8601").dt.as_unit("us")
         elif dtype == "float64":
             columns[name] = pd.Series([math.nan if value is None else value for value in values], dtype="float64")
         else:

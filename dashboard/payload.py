@@ -2,7 +2,7 @@
 
     data    {"schema": 1, "built", "strings": [...], "views": [view, ...], "operations", "axes", "findings": [...]}
     view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
-    commit  {"hash", "date", "subject", "dirty", "cells": {column: [...]}, "verdicts": {group: verdict}}
+    commit  {"hash", "date", "subject", "dirty", "cells": {column: [...]}, "verdicts": [verdict, ...]}
 
 Views and commits stand newest first. TEXT columns hold positions in ``strings``; numbers keep seven digits; null is
 "not known".
@@ -33,7 +33,7 @@ NUMBERS = (
     "S", "R", "T", "N_head", "c", "B", "flops", "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25",
     "seconds_q75", "speedup", "speedup_low", "speedup_high", "compile_seconds", "bytes", "predicted_bytes", "error",
 )  # fmt: skip
-GROUP = ["operation", "level", "dtype", "direction"]  # what one verdict is about
+GROUP = ("operation", "level", "dtype", "direction")  # what one verdict is about
 
 
 def page_data(history: History) -> dict[str, Any]:
@@ -110,10 +110,18 @@ def _commit(strings: Strings, cells: pd.DataFrame) -> dict[str, Any]:
         "subject": max(cells["subject"], key=len),
         "dirty": bool(first["dirty"]),
         "cells": columns,
-        "verdicts": {
-            " ".join(map(str, key)): asdict(verdict(group)) for key, group in cells.groupby(GROUP, sort=False)
-        },
+        "verdicts": [
+            dict(zip(GROUP, group, strict=True)) | asdict(verdict(own)) for group, own in _groups(rows).items()
+        ],
     }
+
+
+def _groups(rows: list[dict[Hashable, Any]]) -> dict[tuple[str, ...], list[dict[Hashable, Any]]]:
+    """Rows by what one verdict is about."""
+    groups: dict[tuple[str, ...], list[dict[Hashable, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in GROUP), []).append(row)
+    return groups
 
 
 def _seven_digits(value: float) -> float | None:

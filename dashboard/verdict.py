@@ -8,17 +8,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from dashboard.history import EAGER
 from dashboard.units import ratio, si
 
 NO_ROOM = ("too_big", "oom")
 _DIGITS = re.compile(r"(\d+)")
+Row = Mapping[Hashable, Any]  # one cell of the history, and under "at" the short name of its size
 
 
 @dataclass(frozen=True)
@@ -36,25 +35,23 @@ class Verdict:
     memory: float | None = None
 
 
-def verdict(cells: pd.DataFrame) -> Verdict:
-    """The verdict on ``cells``: one operation in one dtype and direction, at one commit of one machine.
+def verdict(cells: Iterable[Row]) -> Verdict:
+    """The verdict on rows of the history: one operation in one dtype and direction, at one commit of one machine.
 
     A problem that several series share counts once. Series without an axis (compiling) say nothing here.
     """
-    cells = cells[cells["size"] != ""]
-    sizes = _sizes(cells)
-    once = cells.drop_duplicates(["point", "backend"]).assign(at=lambda found: found["point"].map(sizes))
-    timed = once[(once["status"] == "ok") & once["seconds"].notna()]
-    warnings = (*_no_room(once, timed), *_wrong(once))
-    if timed.empty:
-        return Verdict("", (_nothing(once), *warnings))
-    ahead = timed[timed["standing"] != ""].sort_values("seconds")
-    level = {str(at): list(group["backend"]) for at, group in ahead.groupby("at", sort=False)}
+    rows = _once([row for row in cells if row["size"]])
+    timed = [row for row in rows if row["status"] == "ok" and _known(row["seconds"])]
+    warnings = (*_no_room(rows, timed), *_wrong(rows))
+    if not timed:
+        return Verdict("", (_nothing(rows), *warnings))
+    fastest_first = sorted((row for row in timed if row["standing"]), key=lambda row: row["seconds"])
+    level = {at: [row["backend"] for row in group] for at, group in _by("at", fastest_first).items()}
     best = _best(level, timed)
     equals = [
         name
-        for name in dict.fromkeys(timed["backend"])
-        if all(name in names for names in level.values() if best in names) and name != best
+        for name in dict.fromkeys(row["backend"] for row in timed)
+        if name != best and all(name in names for names in level.values() if best in names)
     ]
     return Verdict(
         _list([best, *equals], "or"),
@@ -63,46 +60,46 @@ def verdict(cells: pd.DataFrame) -> Verdict:
     )
 
 
-def _facts(best: str, timed: pd.DataFrame) -> tuple[str, float | None, float | None]:
-    at = _centre(timed[timed["backend"] == best])
-    there = timed[timed["at"] == at].set_index("backend")
-    bytes_: dict[Any, float] = there["bytes"].to_dict()
-    memory = bytes_[EAGER] / bytes_[best] if EAGER in bytes_ and bytes_[best] > 0 else math.nan
-    return at, _known(there["speedup"].to_dict()[best]), _known(memory)
+def _once(cells: list[Row]) -> list[Row]:
+    """Each problem and backend once, with its size's name; a problem of many series is named by all their axes."""
+    sizes = {
+        point: ", ".join(dict.fromkeys(row["size"] for row in rows)) for point, rows in _by("point", cells).items()
+    }
+    shared = Counter(sizes.values())
+    names = {point: size if shared[size] == 1 else point for point, size in sizes.items()}
+    unlike = {(row["point"], row["backend"]): row for row in reversed(cells)}
+    return [{**row, "at": names[row["point"]]} for row in reversed(unlike.values())]
 
 
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _sizes(cells: pd.DataFrame) -> dict[str, str]:
-    """A short name for each problem; that of the problem most series share names all of their axes."""
-    named = cells.groupby("point", sort=False)["size"].agg(lambda sizes: ", ".join(dict.fromkeys(sizes)))
-    shared = Counter(named)
-    return {str(point): size if shared[size] == 1 else str(point) for point, size in named.items()}
-
-
-def _centre(timed: pd.DataFrame) -> str:
+def _centre(timed: list[Row]) -> str:
     """The size that the most series share; of several that most backends were timed at; of several the middle one."""
-    backends = timed["at"].value_counts()
-    by_work = timed.drop_duplicates("at").sort_values("scores")["at"]
-    rank = {at: (at.count(","), backends[at]) for at in by_work}
-    central = [at for at in by_work if rank[at] == max(rank.values())]
+    sizes = _by("at", sorted(timed, key=lambda row: row["scores"] if _known(row["scores"]) else 0))
+    rank = {at: (at.count(","), len(group)) for at, group in sizes.items()}
+    central = [at for at in sizes if rank[at] == max(rank.values())]
     return central[len(central) // 2]
 
 
-def _best(level: dict[str, list[str]], timed: pd.DataFrame) -> str:
-    """Fastest or level at the most sizes; of equals the one that takes the least time in all."""
+def _facts(best: str, timed: list[Row]) -> tuple[str, float | None, float | None]:
+    at = _centre([row for row in timed if row["backend"] == best])
+    there = {row["backend"]: row for row in timed if row["at"] == at}
+    speedup, own = there[best]["speedup"], there[best]["bytes"]
+    eager = there[EAGER]["bytes"] if EAGER in there else math.nan
+    return at, speedup if _known(speedup) else None, eager / own if _known(eager) and _known(own) and own else None
+
+
+def _best(level: dict[str, list[str]], timed: list[Row]) -> str:
+    """Fastest or level at the most sizes; of equals first at the most; of equals the one with the least time in all."""
     wins = Counter(name for names in level.values() for name in names)
     first = Counter(names[0] for names in level.values())
-    return max(wins, key=lambda name: (wins[name], first[name], -timed.loc[timed["backend"] == name, "seconds"].sum()))
+    seconds = {name: sum(row["seconds"] for row in group) for name, group in _by("backend", timed).items()}
+    return max(wins, key=lambda name: (wins[name], first[name], -seconds[name]))
 
 
-def _speed(best: str, equals: list[str], level: dict[str, list[str]], timed: pd.DataFrame) -> Iterable[str]:
+def _speed(best: str, equals: list[str], level: dict[str, list[str]], timed: list[Row]) -> Iterable[str]:
     ahead = [at for at, names in level.items() if best in names]
     alone = [at for at in ahead if level[at] == [best]]
     n = len(level)
-    if timed["backend"].nunique() == 1:
+    if len({row["backend"] for row in timed}) == 1:
         yield f"Only {best} ran here."
     elif equals:
         yield f"{_list([best, *equals], 'and')} are level: their intervals overlap at {_count(len(ahead), n)}."
@@ -125,50 +122,63 @@ def _speed(best: str, equals: list[str], level: dict[str, list[str]], timed: pd.
         yield "Nothing that ran here is clearly faster than plain eager attention."
 
 
-def _against_eager(best: str, timed: pd.DataFrame) -> Iterable[str]:
-    found = timed[(timed["backend"] == best) & timed["speedup"].notna()]
-    if best == EAGER or found.empty:
+def _against_eager(best: str, timed: list[Row]) -> Iterable[str]:
+    found = {row["at"]: row for row in timed if row["backend"] == best and _known(row["speedup"])}
+    if best == EAGER or not found:
         return
-    at = _centre(timed[timed["at"].isin(found["at"])])
-    middle, low, high = found.loc[found["at"] == at, ["speedup", "speedup_low", "speedup_high"]].to_numpy()[0]
-    sentence = f"{best} is {ratio(middle)} as fast as eager at {at} (interval {ratio(low)} to {ratio(high)})"
+    at = _centre([row for row in timed if row["at"] in found])
+    middle, low, high = (ratio(found[at][name]) for name in ("speedup", "speedup_low", "speedup_high"))
+    sentence = f"{best} is {middle} as fast as eager at {at} (interval {low} to {high})"
     if len(found) > 1:
-        sentence += f", and {ratio(found['speedup'].min())} to {ratio(found['speedup'].max())} over all sizes"
+        speedups = [row["speedup"] for row in found.values()]
+        sentence += f", and {ratio(min(speedups))} to {ratio(max(speedups))} over all sizes"
     yield f"{sentence}."
 
 
-def _memory(timed: pd.DataFrame) -> Iterable[str]:
-    known = timed[timed["bytes"].notna()]
-    if known["backend"].nunique() < 2:
+def _memory(timed: list[Row]) -> Iterable[str]:
+    known = [row for row in timed if _known(row["bytes"])]
+    if len({row["backend"] for row in known}) < 2:
         return
     at = _centre(known)
-    there = known[known["at"] == at].set_index("backend")["bytes"]
-    least = list(there[there == there.min()].index)
+    there = {row["backend"]: row["bytes"] for row in known if row["at"] == at}
+    least = [name for name, bytes_ in there.items() if bytes_ == min(there.values())]
     beside = f", where eager takes {si(there[EAGER], 'B')}" if EAGER in there and EAGER not in least else ""
-    yield f"Least memory at {at}: {_list(least, 'and')}, {si(there.min(), 'B')} beyond the inputs{beside}."
+    yield f"Least memory at {at}: {_list(least, 'and')}, {si(there[least[0]], 'B')} beyond the inputs{beside}."
 
 
-def _no_room(once: pd.DataFrame, timed: pd.DataFrame) -> Iterable[str]:
+def _no_room(rows: list[Row], timed: list[Row]) -> Iterable[str]:
     """Which backends that run at some size do not fit at others."""
-    runs = set(timed["backend"])
+    runs = {row["backend"] for row in timed}
     stuck: dict[tuple[str, ...], list[str]] = {}
-    for name, group in once[once["status"].isin(NO_ROOM)].groupby("backend", sort=False):
+    for name, group in _by("backend", [row for row in rows if row["status"] in NO_ROOM]).items():
         if name in runs:
-            stuck.setdefault(tuple(dict.fromkeys(group["at"])), []).append(str(name))
+            stuck.setdefault(tuple(row["at"] for row in group), []).append(name)
     for places, names in stuck.items():
-        yield f"No room here at {_places(list(places))}: {_list(names, 'and')}."
+        yield f"No room here at {_places(places)}: {_list(names, 'and')}."
 
 
-def _wrong(once: pd.DataFrame) -> Iterable[str]:
-    for name, group in once[once["status"] == "inaccurate"].groupby("backend", sort=False):
-        worst = group["error"].max()
-        by = f" (up to {worst:.3g} times the allowed error)" if worst == worst else ""
-        yield f"Do not use {name}: its results are wrong at {_places(list(dict.fromkeys(group['at'])))}{by}."
+def _wrong(rows: list[Row]) -> Iterable[str]:
+    for name, group in _by("backend", [row for row in rows if row["status"] == "inaccurate"]).items():
+        known = [row["error"] for row in group if _known(row["error"])]
+        by = f" (up to {max(known):.3g} times the allowed error)" if known else ""
+        yield f"Do not use {name}: its results are wrong at {_places([row['at'] for row in group])}{by}."
 
 
-def _nothing(once: pd.DataFrame) -> str:
-    reasons = once["reason"].replace("", pd.NA).fillna(once["status"]).value_counts()
-    return "Nothing was timed here" + (f": {reasons.index[0]}." if len(reasons) else ".")
+def _nothing(rows: list[Row]) -> str:
+    reasons = Counter(row["reason"] or row["status"] for row in rows).most_common(1)
+    return "Nothing was timed here" + (f": {reasons[0][0]}." if reasons else ".")
+
+
+def _by(name: str, rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by the value of one column, in order of first appearance."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[name], []).append(row)
+    return groups
+
+
+def _known(value: float) -> bool:
+    return math.isfinite(value)
 
 
 def _count(k: int, n: int) -> str:
@@ -177,9 +187,9 @@ def _count(k: int, n: int) -> str:
     return f"all {n} sizes" if k == n else f"{k} of {n} sizes"
 
 
-def _places(places: list[str]) -> str:
-    places = sorted(places, key=lambda place: [int(part) if part.isdigit() else part for part in _DIGITS.split(place)])
-    return _list(places, "and") if len(places) <= 4 else f"{len(places)} sizes ({places[0]} to {places[-1]})"
+def _places(places: Iterable[str]) -> str:
+    ordered = sorted(places, key=lambda place: [int(part) if part.isdigit() else part for part in _DIGITS.split(place)])
+    return _list(ordered, "and") if len(ordered) <= 4 else f"{len(ordered)} sizes ({ordered[0]} to {ordered[-1]})"
 
 
 def _list(names: Iterable[str], word: str) -> str:

@@ -32,7 +32,7 @@ def judge(tmp_path: Path, *cells: tuple[str, int, float | str, float | None]) ->
             }
         )  # fmt: skip
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return verdict(history.load(tmp_path).cells)
+    return verdict(history.load(tmp_path).cells.to_dict("records"))
 
 
 def test_a_clear_winner(tmp_path: Path) -> None:
