@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
-    except (OSError, asv_pages.AsvPagesError) as error:
+    except (OSError, ValueError, asv_pages.AsvPagesError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
@@ -41,6 +41,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--out", type=Path, default=Path("site"), help="the site (default: site)")
     serve.add_argument("--port", type=int, default=8000)
     serve.set_defaults(run=_serve)
+
+    figures = commands.add_parser("figures", help="draw the README's figures")
+    figures.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
+    figures.add_argument("--out", type=Path, default=Path("docs/figures"), help="where to (default: docs/figures)")
+    figures.add_argument("--machine", help="whose results (default: those measured last)")
+    figures.add_argument("--commit", help="of which commit (default: the newest)")
+    figures.set_defaults(run=_figures)
 
     check = commands.add_parser("check", help="say what in the results cannot be read")
     check.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
@@ -88,6 +95,15 @@ def _serve(arguments: argparse.Namespace) -> int:
             server.serve_forever()
         except KeyboardInterrupt:
             return 0
+    return 0
+
+
+def _figures(arguments: argparse.Namespace) -> int:
+    from dashboard import figures
+
+    cells = history.load(arguments.results).cells
+    for path in figures.write(figures.newest(cells, arguments.machine, arguments.commit), arguments.out):
+        print(path)
     return 0
 
 
