@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dashboard.operations import describe
 from dashboard.payload import to_json
 
 SITE = Path(__file__).parent / "site"
-SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "main.js")
+SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "charts.js", "main.js")
 
 
 def write_page(data: dict[str, Any], out: Path, asv_pages: bool) -> Path:
@@ -28,7 +29,7 @@ def write_page(data: dict[str, Any], out: Path, asv_pages: bool) -> Path:
 def render(data: dict[str, Any], asv_pages: bool) -> str:
     """The page's HTML for ``payload.page_data``."""
     script = "\n".join((SITE / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    library = chart_library() if data["views"] else ""
     environment = Environment(
         loader=FileSystemLoader(SITE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -40,9 +41,26 @@ def render(data: dict[str, Any], asv_pages: bool) -> str:
         findings=data["findings"],
         in_short=in_short(data),
         script=Markup(script),
-        script_hash=f"sha256-{digest}",
+        library=Markup(library),
+        script_hashes=[_hash(script), _hash(library)],
         style=Markup((SITE / "page.css").read_text(encoding="utf-8")),
     )
+
+
+@cache
+def chart_library() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, from vl-convert; "" where that is not installed."""
+    try:
+        import vl_convert
+    except ImportError:
+        return ""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return f"(() => {{\n{bundle}\n}})();".replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _hash(script: str) -> str:
+    """What a content security policy calls ``script``."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def in_short(data: dict[str, Any]) -> list[dict[str, str]]:

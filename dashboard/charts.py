@@ -14,53 +14,72 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 EAGER_COLOUR = "#7f7f7f"
 ORDER = ("chunked", "sdpa", "flex", "compiled", "sdpa_math", "sdpa_flash", "flash_attn", "xformers", "eager")
-TICKS = [float(f"{digit}e{power}") for power in range(-7, 14) for digit in (1, 2, 5)]
+TICKS = [float(f"{digit}e{power}") for power in range(-7, 14) for digit in (1, 2, 3, 5)]
 FORMATS = {
     "s": "datum.value < 0.001 ? format(datum.value * 1e6, '~r') + ' µs' :"
     " datum.value < 1 ? format(datum.value * 1e3, '~r') + ' ms' : format(datum.value, '~r') + ' s'",
     "B": "datum.value < 1e3 ? format(datum.value, '~r') + ' B' : datum.value < 1e6 ? format(datum.value / 1e3, '~r')"
     " + ' kB' : datum.value < 1e9 ? format(datum.value / 1e6, '~r') + ' MB' : format(datum.value / 1e9, '~r') + ' GB'",
+    "share": "format(datum.value * 100, '~r') + ' %'",
     "×": "format(datum.value, '~r') + '×'",
 }
 
 
 def scaling(unit: str) -> Spec:
-    """A quantity of unit "s" or "B" over a size, both logarithmic.
+    """A quantity over a size, both logarithmic.
 
     Values: ``size``, ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured" or "predicted"), ``text``.
     """
+    x = {"field": "size", "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}, "title": None}
+    return _chart(encoding={"x": x}, layer=_backend_lines(unit))
+
+
+def over_commits(unit: str) -> Spec:
+    """A quantity over commits, oldest first, every backend a line.
+
+    Values: ``commit`` (what the axis says), ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured"), ``text``.
+    """
+    x = {"field": "commit", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
+    return _chart(encoding={"x": x}, layer=_backend_lines(unit))
+
+
+def _backend_lines(unit: str) -> list[Spec]:
+    """A line, an interval and a point for every backend; what is predicted is dashed and hollow."""
     y = {
         "field": "value",
         "type": "quantitative",
-        "scale": {"type": "log", "nice": False},
+        "scale": {"type": "log", "nice": False, "padding": 8},
         "title": None,
         "axis": {"labelExpr": FORMATS[unit], "values": TICKS},
     }
-    x = {"field": "size", "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}, "title": None}
-    measured = "datum.kind === 'measured'"
-    return _chart(
-        encoding={"x": x, "y": y, "color": backend_colour(), "tooltip": {"field": "text"}},
-        layer=[
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "transform": [{"filter": measured}]},
-            {
-                "mark": {"type": "line", "strokeWidth": 1, "strokeDash": [3, 3]},
-                "transform": [{"filter": "datum.kind === 'predicted'"}],
+    measured, predicted = "datum.kind === 'measured'", "datum.kind === 'predicted'"
+    common = {"y": y, "color": backend_colour(), "tooltip": {"field": "text"}}
+    return [
+        {
+            "mark": {"type": "line", "strokeWidth": 1.5},
+            "transform": [{"filter": measured}],
+            "encoding": common,
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 1, "strokeDash": [3, 3]},
+            "transform": [{"filter": predicted}],
+            "encoding": common,
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4},
+            "transform": [{"filter": f"{measured} && isValid(datum.low)"}],
+            "encoding": {**common, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "point", "size": 55, "strokeWidth": 1.5},
+            "encoding": {
+                **common,
+                "shape": backend_shape(),
+                "fillOpacity": {"condition": {"test": measured, "value": 1}, "value": 0},
+                "fill": backend_colour(),
             },
-            {
-                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4},
-                "transform": [{"filter": f"{measured} && isValid(datum.low)"}],
-                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "point", "size": 55, "strokeWidth": 1.5},
-                "encoding": {
-                    "shape": backend_shape(),
-                    "fillOpacity": {"condition": {"test": measured, "value": 1}, "value": 0},
-                    "fill": backend_colour(),
-                },
-            },
-        ],
-    )
+        },
+    ]
 
 
 def speedups() -> Spec:
@@ -132,7 +151,12 @@ def scales(backends: Iterable[str]) -> dict[str, Spec]:
 
 def with_data(spec: Spec, values: list[dict[str, Any]], **top: Any) -> Spec:
     """``spec`` with its values, and the scales' domains for the backends in them."""
-    ours = scales(str(value["backend"]) for value in values)
+    return {**with_scales(spec, (str(value["backend"]) for value in values)), **top, "data": {"values": values}}
+
+
+def with_scales(spec: Spec, backends: Iterable[str]) -> Spec:
+    """``spec`` with its scales' domains for ``backends``."""
+    ours = scales(backends)
 
     def fill(part: Any) -> Any:
         if isinstance(part, dict):
@@ -141,7 +165,8 @@ def with_data(spec: Spec, values: list[dict[str, Any]], **top: Any) -> Spec:
             return {name: fill(inner) for name, inner in part.items()}
         return [fill(inner) for inner in part] if isinstance(part, list) else part
 
-    return {**fill(spec), **top, "data": {"values": values}}
+    filled: Spec = fill(spec)
+    return filled
 
 
 def _chart(**parts: Any) -> Spec:

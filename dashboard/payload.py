@@ -1,6 +1,6 @@
 """The history as the page reads it: columns of numbers, and each text once.
 
-    data    {"schema": 1, "built", "strings": [...], "views": [view, ...], "operations", "axes", "findings": [...]}
+    data    {"schema": 1, "built", "strings": [...], "views": [view, ...], "operations", "axes", "charts", ...}
     view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
     commit  {"hash", "date", "subject", "dirty", "cells": {column: [...]}, "verdicts": [verdict, ...]}
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from dashboard import charts
 from dashboard.commands import reproduce
 from dashboard.history import VIEW, History
 from dashboard.operations import AXIS_WORDS, OPERATIONS
@@ -47,7 +48,17 @@ def page_data(history: History) -> dict[str, Any]:
         "operations": {name: asdict(operation) for name, operation in OPERATIONS.items()},
         "axes": AXIS_WORDS,
         "findings": [str(finding) for finding in history.findings],
+        "charts": _charts(history.cells["backend"]),
         "strings": strings.all(),
+    }
+
+
+def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
+    """Specifications by kind and unit, without values."""
+    names = sorted(backends.unique())
+    kinds = {"scaling": charts.scaling, "over_commits": charts.over_commits}
+    return {
+        kind: {unit: charts.with_scales(spec(unit), names) for unit in charts.FORMATS} for kind, spec in kinds.items()
     }
 
 

@@ -133,7 +133,7 @@ def test_every_control_changes_what_the_page_says_and_its_address(watched: Watch
     page = watched.open(site.as_uri() + "/index.html")
     for name, value in (
         ("direction", "training"), ("dtype", "bfloat16"), ("show", "speedup"), ("show", "memory"), ("show", "error"),
-        ("show", "all"), ("show", "time"),
+        ("show", "all"), ("show", "time"), ("as", "charts"), ("as", "tables"),
     ):  # fmt: skip
         before, address = tables(page), page.url
         choose(page, name, value)
@@ -180,6 +180,40 @@ def test_an_address_with_what_does_not_exist_says_so(watched: Watched, site: Pat
     page = watched.open(site.as_uri() + "/index.html#commit=deadbeef&show=%3Cb%3E&dtype=float32")
     assert "deadbeef" in page.locator("#notice").inner_text()
     assert page.locator(".operation").count() == 3
+
+
+def test_charts_draw_every_number_and_ask_for_nothing(watched: Watched, site: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    page = watched.open(site.as_uri() + "/index.html#as=charts&dtype=float32&direction=forward&show=time")
+    page.locator("svg.marks").last.wait_for()
+    section = page.locator("#operation-msa_row-core")
+    assert section.locator("svg.marks").count() == 4  # over S, R and heads, and over commits
+    over_s = section.locator("svg.marks").first
+    timed = [cell for cell in _cells_of(page) if cell["series"] == "OverS" and cell["seconds"] is not None]
+    assert over_s.locator(".mark-symbol.role-mark path").count() == len(timed)
+    assert "chunked" in over_s.text_content()
+    choose(page, "theme", "dark")
+    page.locator("svg.marks").last.wait_for()
+    assert watched.outside(site.as_uri()) == []
+
+
+def test_without_the_chart_library_the_tables_stand_alone(
+    watched: Watched, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.build.chart_library", lambda: "")
+    assert main(["build", "--results", str(results), "--out", str(tmp_path), "--no-asv"]) == 0
+    page = watched.open(tmp_path.as_uri() + "/index.html")
+    assert page.locator(".operation").count() == 3
+    assert not page.locator("[data-choice=as]").is_visible()
+
+
+def _cells_of(page: Any) -> list[dict[str, Any]]:
+    """The cells that the page shows now."""
+    return list(page.evaluate(
+        "(() => { const { chosen } = settle(data, fromAddress()); const { commit } = options(data, chosen);"
+        "return cellsOf(data, commit).filter((cell) => cell.dtype === chosen.dtype"
+        " && cell.direction === chosen.direction); })()"
+    ))  # fmt: skip
 
 
 def test_every_empty_cell_says_why(watched: Watched, site: Path) -> None:
@@ -231,7 +265,8 @@ def test_hostile_text_shows_as_text(browser: Any, tmp_path: Path) -> None:
     text = "</script><img src=x onerror=\"document.title='broken'\"> \u202e\u05e9\u05dc\u05d5\u05dd '" + "y" * 10_000
     machine = '<b>"m" \u202e\' & #?%2F'
     path = demo.write(tmp_path / "r", [demo.Commit(text)], machine=machine, modules=["msa_row"])[0]
-    path.write_text(path.read_text().replace("needs CUDA", "<script>document.title='broken'</script>" + "z" * 10_000))
+    journal = path.read_text().replace("needs CUDA", "<script>document.title='broken'</script>" + "z" * 10_000)
+    path.write_text(journal.replace('"backend": "flex"', '"backend": "<img src=x onerror=alert(1)>"'))
     assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
     watched = Watched(browser, viewport={"width": 360, "height": 740})
     page = watched.open((tmp_path / "s").as_uri() + "/index.html")
@@ -242,6 +277,10 @@ def test_hostile_text_shows_as_text(browser: Any, tmp_path: Path) -> None:
     choose(page, "show", "all")
     shown, address = tables(page), page.url
     assert tables(watched.open(address)) == shown
+    choose(page, "as", "charts")
+    page.wait_for_timeout(500)
+    assert page.locator("#operations img, #operations script").count() == 0
+    choose(page, "as", "tables")
     page.locator("td.empty button").first.click()
     assert page.locator("#details").bounding_box()["height"] <= 740
     page.context.close()

@@ -122,8 +122,7 @@ def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
     path.write_text(journal + '{"schema": "' + json.dumps(text)[1:-1] + '"}\n')
     page = build(tmp_path / "results", tmp_path / "site")
     plain = Page(render(page_data(history.load(_plain(tmp_path / "plain"))), asv_pages=False))
-    assert len(page.scripts) == len(plain.scripts) == 2
-    assert page.scripts[1] == plain.scripts[1]
+    assert page.scripts[1:] == plain.scripts[1:]
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {"details", "summary", "ul", "li"}
     assert not any("onerror" in attributes for _, attributes in page.elements)
     (view,) = page.data["views"]
