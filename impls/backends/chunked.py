@@ -21,7 +21,7 @@ from impls.interface import Backend, Traits
 from impls.layout import over_one_batch_axis
 from impls.masks import hide, on_keys
 
-LOGITS_IN_CACHE = 2**19  # 2 MB in float32
+LOGITS_IN_CACHE = 2**20  # 4 MB in float32
 LONGEST_KEYS = 1024
 FEWEST_QUERIES = 16
 LOG2_E = math.log2(math.e)

@@ -1,0 +1,93 @@
+"""FlexAttention: the pair bias and the key mask are read by index inside the kernel, and never expanded or merged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
+
+from impls.backends.compiled import compiled_for, compiler_limits, shapes
+from impls.cuda import LARGEST_GRID, Capability, grid_limits, on_cuda
+from impls.interface import Backend, Traits
+from impls.layout import flat, with_axes
+from impls.masks import hide
+from impls.problem import CoreProblem
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    bias, mask = with_axes(bias, q.dim()), with_axes(mask, q.dim() - 2)
+    inputs: tuple[Tensor | None, ...] = (flat(q), flat(hide(k, mask)), flat(hide(v, mask)), bias, mask)
+    if q.device.type == "cpu":  # there, inputs that require gradients are refused even where none is recorded
+        inputs = tuple(None if x is None else x.detach() for x in inputs)
+    batch = q.shape[:-3]
+    return compiled_for(attention_by_index, (shapes(*inputs), batch))(*inputs, batch).reshape(q.shape)
+
+
+def attention_by_index(
+    q: Float[Tensor, "N H Q c"],
+    k: Float[Tensor, "N H K c"],
+    v: Float[Tensor, "N H K c"],
+    bias: Float[Tensor, "*#B #H #Q #K"] | None,
+    mask: Bool[Tensor, "*#B K"] | None,
+    batch: tuple[int, ...],
+) -> Float[Tensor, "N H Q c"]:
+    """Attention over N entries of the flattened ``batch``; bias and mask have all of its axes, of full length or 1."""
+
+    def score_mod(score: Tensor, n: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        if bias is not None:
+            score = score + entry(bias, *along_axes(n, batch), head, query, key)
+        if mask is not None:
+            score = torch.where(entry(mask, *along_axes(n, batch), key), score, -torch.inf)
+        return score
+
+    return flex_attention(q, k, v, score_mod=score_mod)
+
+
+def along_axes(n: Tensor, batch: tuple[int, ...]) -> list[Tensor]:
+    """The index along each axis of ``batch`` of entry n of the flattened batch."""
+    return [n // math.prod(batch[axis + 1 :]) % size for axis, size in enumerate(batch)]
+
+
+def entry(x: Tensor, *index: Tensor) -> Tensor:
+    """``x`` at an index of the shape to which it broadcasts."""
+    return x[tuple(i * (size > 1) for i, size in zip(index, x.shape, strict=True))]
+
+
+def limits(p: CoreProblem) -> Iterable[str]:
+    return cpu_limits(p) if p.device == "cpu" else on_cuda(cuda_rules, oldest=(7, 0))(p)
+
+
+def cpu_limits(p: CoreProblem) -> Iterator[str]:
+    yield from compiler_limits(p)
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
+        yield "needs a CPU with AVX2"
+    if p.training or p.bias_grad:
+        yield "FlexAttention has no backward pass on CPUs: call it under torch.no_grad(), or use chunked"
+    if p.dtype == "float64":
+        yield "FlexAttention takes no float64: use float32, or chunked"
+
+
+def cuda_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
+    if p.dtype == "float64":
+        yield "FlexAttention takes no float64: use float32, or chunked"
+    if p.c < 16:
+        yield f"c={p.c}: heads are at least 16 wide; pad c with zeros (and keep the scale), or use sdpa_efficient"
+    yield from grid_limits(p)
+    rows = math.prod(p.batch) * p.H
+    if p.Q < 128 and rows > LARGEST_GRID:
+        yield f"batch x heads of {rows:,}: with fewer than 128 queries at most {LARGEST_GRID:,}; split the batch"
+
+
+BACKENDS = (
+    Backend(
+        "flex",
+        "FlexAttention compiled, with the pair bias and the key mask read by index",
+        attend,
+        limits=limits,
+        traits=Traits(deterministic=False, compiles=True, fake=False),
+    ),
+)
