@@ -1,18 +1,19 @@
-"""The history as the page reads it: columns of numbers, and each text once.
+"""The history as the page reads it: columns of numbers, and each text and each place once.
 
-    data    {"schema": 1, "built", "strings": [...], "views": [view, ...], "operations", "axes", "charts", ...}
+    data    {"schema": 2, "built", "views": [view, ...], "places": columns, "strings": [...], "operations", ...}
     view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
-    commit  {"hash", "date", "subject", "dirty", "cells": {column: [...]}, "verdicts": [verdict, ...]}
+    commit  {"hash", "date", "subject", "dirty", "cells": columns, "verdicts": [verdict, ...]}
 
-Views and commits stand newest first. TEXT columns hold positions in ``strings``; numbers keep seven digits; null is
-"not known".
+Views and commits stand newest first. A *place* is what a cell is in every commit: its series, parameters and problem.
+Columns are lists by name, of equal length but for trailing nulls; texts in them are positions in ``strings``. Numbers
+keep seven digits; null is "not known".
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -22,25 +23,25 @@ import pandas as pd
 from dashboard import charts
 from dashboard.commands import reproduce
 from dashboard.history import VIEW, History
+from dashboard.naming import AXES
 from dashboard.operations import AXIS_WORDS, OPERATIONS
-from dashboard.verdict import verdict
+from dashboard.verdict import Row, verdict
 
-SCHEMA = 1
-TEXT = (
-    "module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask", "status", "reason",
-    "effort", "standing",
-)  # fmt: skip
+SCHEMA = 2
+PLACE_TEXT = ("module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask")
+PLACE_NUMBERS = (*AXES, "flops")
+TEXT = ("status", "reason", "effort", "standing")
 NUMBERS = (
-    "S", "R", "T", "N_head", "c", "B", "flops", "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25",
-    "seconds_q75", "speedup", "speedup_low", "speedup_high", "compile_seconds", "bytes", "predicted_bytes", "error",
+    "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25", "seconds_q75", "speedup", "speedup_low",
+    "speedup_high", "compile_seconds", "bytes", "predicted_bytes", "error",
 )  # fmt: skip
 GROUP = ("operation", "level", "dtype", "direction")  # what one verdict is about
 
 
 def page_data(history: History) -> dict[str, Any]:
     """All that the page shows, as JSON-able data without NaN."""
-    strings = Strings()
-    views = [_view(strings, history, key, cells) for key, cells in _newest_first(history.cells, VIEW)]
+    texts = Texts()
+    views = [_view(texts, history, key, cells) for key, cells in _newest_first(history.cells, VIEW)]
     return {
         "schema": SCHEMA,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -49,7 +50,8 @@ def page_data(history: History) -> dict[str, Any]:
         "axes": AXIS_WORDS,
         "findings": [str(finding) for finding in history.findings],
         "charts": _charts(history.cells["backend"]),
-        "strings": strings.all(),
+        "places": texts.places,
+        "strings": texts.strings,
     }
 
 
@@ -62,17 +64,32 @@ def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
     }
 
 
-class Strings:
-    """Texts, each kept once and known by its position."""
+class Texts:
+    """Texts and places, each kept once and known by its position."""
 
     def __init__(self) -> None:
-        self._positions: dict[str, int] = {}
+        self._strings: dict[str, int] = {}
+        self._places: dict[tuple[Any, ...], int] = {}
+        self.places: dict[str, list[Any]] = {name: [] for name in (*PLACE_TEXT, *PLACE_NUMBERS, "command")}
+
+    @property
+    def strings(self) -> list[str]:
+        return list(self._strings)
 
     def add(self, text: str) -> int:
-        return self._positions.setdefault(text, len(self._positions))
+        return self._strings.setdefault(text, len(self._strings))
 
-    def all(self) -> list[str]:
-        return list(self._positions)
+    def place(self, row: Row) -> int:
+        """The position of the place of ``row``."""
+        place: dict[str, Any] = {name: self.add(row[name]) for name in PLACE_TEXT}
+        place |= {name: _seven_digits(row[name]) for name in PLACE_NUMBERS}
+        place["command"] = self.add(reproduce(row))
+        key = tuple(place.values())
+        if key not in self._places:
+            self._places[key] = len(self._places)
+            for name, value in place.items():
+                self.places[name].append(value)
+        return self._places[key]
 
 
 def _newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
@@ -88,7 +105,7 @@ def _latest(cells: pd.DataFrame) -> tuple[float, float]:
     )  # type: ignore[return-value]
 
 
-def _view(strings: Strings, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, Any]:
+def _view(texts: Texts, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, Any]:
     machine, env, threads = key
     sweeps = history.sweeps
     own = sweeps[(sweeps["machine"] == machine) & (sweeps["env"] == env)]
@@ -98,22 +115,22 @@ def _view(strings: Strings, history: History, key: tuple[Hashable, ...], cells: 
         "env": env,
         "threads": None if pd.isna(threads) else int(threads),  # type: ignore[call-overload]
         **{name: str(last.get(name) or "") for name in ("device", "device_name", "python", "torch")},
-        "commits": [_commit(strings, group) for _, group in _newest_first(cells, ["commit", "dirty"])],
+        "commits": [_commit(texts, group) for _, group in _newest_first(cells, ["commit", "dirty"])],
     }
 
 
-def _commit(strings: Strings, cells: pd.DataFrame) -> dict[str, Any]:
+def _commit(texts: Texts, cells: pd.DataFrame) -> dict[str, Any]:
     first = cells.iloc[0]
-    columns: dict[str, list[Any]] = {name: [strings.add(text) for text in cells[name]] for name in TEXT}
-    columns |= {name: [_seven_digits(value) for value in cells[name]] for name in NUMBERS}
-    rows = cells.to_dict("records")
-    columns |= {
-        "errors": [_errors(row["errors"]) for row in rows],
-        "kernels": [[strings.add(kernel) for kernel in row["kernels"]] for row in rows],
-        "machine": [strings.add(_state(row["state"])) for row in rows],
-        "disturbed": [strings.add(_disturbed(row)) for row in rows],
-        "command": [strings.add(reproduce(row)) for row in rows],
-        "measured": [strings.add(_moment(row["time"])) for row in rows],
+    rows = sorted(cells.to_dict("records"), key=lambda row: -row["n"])
+    columns = {
+        "place": [texts.place(row) for row in rows],
+        **{name: [texts.add(row[name]) for row in rows] for name in TEXT},
+        **{name: _cut([_seven_digits(row[name]) for row in rows]) for name in NUMBERS},
+        "errors": _cut([_errors(row["errors"]) for row in rows]),
+        "kernels": _cut([[texts.add(kernel) for kernel in row["kernels"]] or None for row in rows]),
+        "machine": [texts.add(_state(row["state"])) for row in rows],
+        "disturbed": [texts.add(_disturbed(row)) for row in rows],
+        "measured": [texts.add(_moment(row["time"])) for row in rows],
     }
     return {
         "hash": first["commit"],
@@ -127,12 +144,19 @@ def _commit(strings: Strings, cells: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _groups(rows: list[dict[Hashable, Any]]) -> dict[tuple[str, ...], list[dict[Hashable, Any]]]:
+def _groups(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
     """Rows by what one verdict is about."""
-    groups: dict[tuple[str, ...], list[dict[Hashable, Any]]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in GROUP), []).append(row)
     return groups
+
+
+def _cut(values: list[Any]) -> list[Any]:
+    """``values`` without the nulls at their end."""
+    while values and values[-1] is None:
+        values.pop()
+    return values
 
 
 def _seven_digits(value: float) -> float | None:
@@ -143,13 +167,13 @@ def _moment(when: Any) -> str:
     return "" if pd.isna(when) else f"{when:%Y-%m-%d %H:%M} UTC"
 
 
-def _errors(errors: dict[str, Any]) -> list[list[Any]]:
+def _errors(errors: dict[str, Any]) -> list[list[Any]] | None:
     """``[[tensor, error, budget], ...]``; an error that is not finite is null."""
     return [
         [name, *(value if _is_number(value := pair.get(part)) else None for part in ("error", "budget"))]
         for name, pair in errors.items()
         if isinstance(pair, dict)
-    ]
+    ] or None
 
 
 def _is_number(value: object) -> bool:
@@ -174,7 +198,7 @@ def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
-def _disturbed(row: dict[Hashable, Any]) -> str:
+def _disturbed(row: Row) -> str:
     return (", ".join(row["disturbances"]) or "something else was at work") if row["disturbed"] else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -285,6 +286,19 @@ def test_hostile_text_shows_as_text(browser: Any, tmp_path: Path) -> None:
     assert page.locator("#details").bounding_box()["height"] <= 740
     page.context.close()
     assert watched.wrong == []
+
+
+def test_a_copied_command_runs_nothing_else(watched: Watched, tmp_path: Path) -> None:
+    path = demo.write(tmp_path / "r", demo.COMMITS[:1], modules=["template"])[0]
+    journal = path.read_text().replace('"quick"', '"quick; touch broken;"').replace('"flex"', "\"'; touch broken; '\"")
+    path.write_text(journal.replace('"commit": "', '"commit": "$(touch broken)'))
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    watched.open((tmp_path / "s").as_uri() + "/index.html")
+    commands = {cell["command"] for cell in _cells_of(watched.page)}
+    assert len(commands) == 8 * 3
+    for command in commands:
+        subprocess.run(["bash", "-c", f"asv() {{ :; }}; {command}"], cwd=tmp_path, check=True)
+    assert not (tmp_path / "broken").exists()
 
 
 def test_without_results_it_says_what_to_do(watched: Watched, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pytest
 from dashboard import demo, history, units
 from dashboard.__main__ import main
 from dashboard.build import render
-from dashboard.payload import NUMBERS, TEXT, page_data, to_json
+from dashboard.payload import NUMBERS, PLACE_NUMBERS, PLACE_TEXT, TEXT, page_data, to_json
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [
@@ -72,24 +71,37 @@ def build(results: Path, out: Path) -> Page:
     return Page((out / "index.html").read_text(encoding="utf-8"))
 
 
-def test_every_number_on_the_page_is_the_dataframes(results: Path, tmp_path: Path) -> None:
-    data = build(results, tmp_path).data
-    cells = history.load(results).cells
-    strings = data["strings"]
-    seen = 0
+def decoded(data: dict[str, Any]) -> pd.DataFrame:
+    """The page's data as the page reads it."""
+    rows = []
     for view in data["views"]:
         for commit in view["commits"]:
-            own = cells[(cells["machine"] == view["machine"]) & (cells["commit"] == commit["hash"])]
-            assert len(own) == len(commit["cells"]["backend"])
-            for at, (_, row) in enumerate(own.iterrows()):
-                for name in TEXT:
-                    assert strings[commit["cells"][name][at]] == row[name]
-                for name in NUMBERS:
-                    shown = commit["cells"][name][at]
-                    assert math.isnan(row[name]) if shown is None else shown == pytest.approx(row[name], rel=1e-6), name
-                assert [strings[kernel] for kernel in commit["cells"]["kernels"][at]] == row["kernels"]
-                seen += 1
-    assert seen == len(cells) > 1000
+            cells = commit["cells"]
+            for at, place in enumerate(cells["place"]):
+                row = {"machine": view["machine"], "commit": commit["hash"]}
+                row |= {name: data["strings"][data["places"][name][place]] for name in PLACE_TEXT}
+                row |= {name: data["places"][name][place] for name in PLACE_NUMBERS}
+                row |= {name: data["strings"][cells[name][at]] for name in TEXT}
+                row |= {name: cells[name][at] if at < len(cells[name]) else None for name in NUMBERS}
+                kernels = cells["kernels"][at] if at < len(cells["kernels"]) else []
+                rows.append(row | {"kernels": [data["strings"][kernel] for kernel in kernels or []]})
+    return pd.DataFrame(rows)
+
+
+def test_every_number_on_the_page_is_the_dataframes(results: Path, tmp_path: Path) -> None:
+    cells = history.load(results).cells
+    shown = decoded(build(results, tmp_path).data)
+    key = ["machine", "commit", "series", "operation", "size", "dtype", "direction", "backend"]
+    assert len(shown) == len(cells) > 1000
+    assert not cells.duplicated(key).any()
+    cells, shown = cells.sort_values(key, ignore_index=True), shown.sort_values(key, ignore_index=True)
+    for name in (*PLACE_TEXT, *TEXT):
+        assert (shown[name] == cells[name]).all(), name
+    for name in (*PLACE_NUMBERS, *NUMBERS):
+        of_page = shown[name].astype("float64")
+        assert (of_page.isna() == cells[name].isna()).all(), name
+        assert (abs(of_page - cells[name]).dropna() <= 1e-6 * abs(cells[name]).dropna()).all(), name
+    assert (shown["kernels"] == cells["kernels"]).all()
 
 
 def test_commits_and_machines_stand_newest_first(tmp_path: Path) -> None:
