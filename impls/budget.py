@@ -11,7 +11,8 @@ The condition of row i is 1 + max_j (sum_c |q_ic||k_jc| / sqrt(c) + |bias_ij|): 
 rounded to one part in 1/eps, and an absolute error of a logit is a relative error of its weight. Keys without weight do
 not count, so that a bias of -1e9 used as a mask buys no tolerance. To it comes sqrt(n) for the longest of the sums, in
 the precision of the accumulator (float32 for half precision): a sum of n terms of one sign, taken in order, is off by
-about that many roundings.
+about that many roundings. Where 2 eps times the condition is not small, a weight may be off by that power of e, but
+never by more than 1.
 """
 
 from __future__ import annotations
@@ -84,15 +85,16 @@ def in_float64(inputs: CoreInputs) -> CoreInputs:
 
 @torch.no_grad()
 def floor(inputs: CoreInputs) -> dict[str, Tensor]:
-    """``2 eps M`` of the output and of all gradients, in float64; C_i is the condition of row i.
+    """``2 eps M`` of the output and of all gradients, in float64, W being the error of the weights P.
 
-    ======  =============================  ===================================================
-    o       sum_j P_ij v_jc                M = C_i sum_j P_ij |v_jc|
-    dv      sum_i P_ij do_ic               M = sum_i C_i P_ij |do_ic|
-    dS      P_ij (do_i.v_j - do_i.o_i)     M = C_i P_ij (|do_i|.|v_j| + sum_k P_ik |do_i|.|v_k|)
-    dbias   sum of dS over broadcast axes  M = the same sum of dS's
-    dq, dk  sum_j dS_ij k_jc / sqrt(c)     M = sum_j M(dS)_ij |k_jc| / sqrt(c), and so for dk
-    ======  =============================  ===================================================
+    ======  =====================================  ========================================================
+    P       softmax_j(q_i . k_j / sqrt(c) + b_ij)  W_ij = P_ij (e^(2 eps condition_i) - 1), at most 1
+    o       sum_j P_ij v_jc                        sum_j W_ij |v_jc|
+    dv      sum_i P_ij do_ic                       sum_i W_ij |do_ic|
+    dS      P_ij (do_i . v_j - do_i . o_i)         W_ij (|do_i|.|v_j| + sum_k (P + W)_ik |do_i|.|v_k|)
+    dbias   sum of dS_ij over broadcast axes       the same sum, and a rounding in the bias's dtype
+    dq, dk  sum_j dS_ij k_jc / sqrt(c)             the same with the error of dS and |k_jc|, and so for dk
+    ======  =====================================  ========================================================
     """
     q, k, v, bias, mask, cotangent = inputs
     names = {"o": q, "dq": q, "dk": k, "dv": v, "dbias": bias}
@@ -103,25 +105,26 @@ def floor(inputs: CoreInputs) -> dict[str, Tensor]:
     q, k, v, cotangent = (x.double().abs() for x in (q, k, v, cotangent))
     scale = 1 / math.sqrt(q.shape[-1])
     logits = scale * q @ k.transpose(-1, -2)
-    valid = torch.ones_like(P, dtype=torch.bool) if mask is None else on_keys(mask).expand(P.shape)
+    valid = torch.ones_like(P, dtype=torch.bool)
+    if mask is not None:
+        valid = valid & on_keys(mask)
     if bias is not None:
         logits, valid = logits + bias.double().abs(), valid & (bias > -torch.inf)
     condition = 1 + torch.where(P > 0, logits, 0).amax(-1, keepdim=True) + accumulation(inputs)
-    eps, lost = torch.finfo(inputs.q.dtype).eps, underflow(inputs.q.dtype)
-    P = torch.where(valid, P + lost / eps, 0)
+    W = torch.where(valid, P * (2 * eps(inputs.q) * condition).expm1() + 2 * lost(inputs.q), 0).clamp(max=1)
 
     dP = cotangent @ v.transpose(-1, -2)
-    dS = condition * P * (dP + (P * dP).sum(-1, keepdim=True))
-    P = condition * P
-    M = {
-        "o": P @ v,
+    dS = or_lost(W * (dP + ((P + W) * dP).sum(-1, keepdim=True)), inputs.q)
+    floors = {
+        "o": W @ v,
         "dq": scale * dS @ k,
         "dk": (scale * dS.transpose(-1, -2) @ q).sum_to_size(k.shape),
-        "dv": (P.transpose(-1, -2) @ cotangent).sum_to_size(v.shape),
+        "dv": (W.transpose(-1, -2) @ cotangent).sum_to_size(v.shape),
     }
     if bias is not None:
-        M["dbias"] = dS.sum_to_size(bias.shape)
-    return {name: torch.where(x > 0, 2 * (eps * x + lost), 0) for name, x in M.items()}
+        rounded = eps(bias) * P * (dP + (P * dP).sum(-1, keepdim=True))
+        floors["dbias"] = (dS + rounded).sum_to_size(bias.shape)
+    return {name: or_lost(x, inputs.q) for name, x in floors.items()}
 
 
 def accumulation(inputs: CoreInputs) -> float:
@@ -130,14 +133,21 @@ def accumulation(inputs: CoreInputs) -> float:
     H, Q, K = *q.shape[-3:-1], k.shape[-2]
     shared = 1 if bias is None else q[..., 0].numel() * K // max(1, bias.numel())
     n = max(K, H * Q // k.shape[-3], shared)
-    wide = torch.promote_types(q.dtype, torch.float32)
-    return math.sqrt(n) * torch.finfo(wide).eps / torch.finfo(q.dtype).eps
+    return math.sqrt(n) * torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps / eps(q)
 
 
-def underflow(dtype: torch.dtype) -> float:
-    """The most that a number loses by vanishing: float16 rounds to subnormals, the others may flush them to zero."""
-    limits = torch.finfo(dtype)
-    return limits.smallest_normal * (limits.eps if dtype == torch.float16 else 1)
+def eps(x: Tensor) -> float:
+    return torch.finfo(x.dtype).eps
+
+
+def lost(x: Tensor) -> float:
+    """The most that a number loses by vanishing: float16 rounds to subnormals, other dtypes may flush them to zero."""
+    return torch.finfo(x.dtype).smallest_normal * (eps(x) if x.dtype == torch.float16 else 1)
+
+
+def or_lost(floor: Tensor, like: Tensor) -> Tensor:
+    """A floor with room for results that vanish, in the dtype of ``like``; still zero where it is zero."""
+    return torch.where(floor > 0, floor + 2 * lost(like), 0)
 
 
 def largest(x: Float[Tensor, "..."]) -> float:

@@ -112,6 +112,11 @@ class Case:
     def direction(self) -> str:
         return "training" if self.grad else "forward"
 
+    @property
+    def family(self) -> str:
+        """The kind, and the quirks where those are what the case is about."""
+        return " ".join([self.kind, *self.quirks]) if self.kind in ("layouts", "values") else self.kind
+
     def core(self) -> CoreProblem:
         """The problem that a backend is asked about."""
         return CoreProblem(
@@ -250,10 +255,10 @@ def values() -> Iterator[Case]:
     for case in each("values"):
         for n in (1, 2, 5, 33):
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
-        for quirk in ("deep", "high", "tiny"):
+        for quirk in ("flat", "deep", "high", "tiny"):
             yield case.with_(quirks=(quirk,))
-        for mask in ("padding", "full_row"):
-            yield case.with_(quirks=("poison",), mask=mask)
+        yield case.with_(quirks=("poison",), mask="full_row")
+        yield case.with_(quirks=("poison", "margins"), mask="padding")
         yield case.with_(quirks=("quiet",), mask="full_row")
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row"):
@@ -274,8 +279,8 @@ def gradients() -> Iterator[Case]:
 
 def batches() -> Iterator[Case]:
     """No leading axes, three of them, and the grid limit of a GPU (template attention has R^2 leading elements)."""
-    for dtype, mask in itertools.product(("float32", "bfloat16"), MASK_KINDS):
-        case = ROW.with_(kind="batches", dtype=dtype, mask=mask)
+    for dtype, mask in itertools.product(DTYPES, MASK_KINDS):
+        case = ROW.with_(kind="batches", dtype=dtype, mask=mask, repeats=2)
         yield case.with_(batch=(), bias_shape=(4, 17, 17))
         yield case.with_(batch=(2, 1, 3), bias_shape=(2, 1, 1, 4, 17, 17))
         yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
@@ -298,7 +303,7 @@ def random_case(rng: random.Random, **fixed: Any) -> Case:
     """Any case at all, of small size: another problem for each state of ``rng``."""
     batch = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 3)))
     H, Q, K = rng.randint(1, 5), rng.choice((1, 2, 3, 5, 8, 17, 40)), rng.choice((1, 2, 3, 4, 7, 16, 33, 64, 130))
-    dtype = rng.choice(DTYPES)
+    dtype = fixed.get("dtype") or rng.choice(DTYPES)
     bias_shape = tuple(n if rng.random() < 0.6 else 1 for n in (*batch, H, Q, K)) if rng.random() < 0.6 else None
     half = dtype in ("bfloat16", "float16")
     case = Case(

@@ -6,6 +6,7 @@ otherwise in memory. Names and meanings stand in ``QUIRKS``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -48,6 +49,13 @@ def calm(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def flat(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Zero queries, as zero-initialised weights make them, and positive values: every key weighs about the same."""
+    q, k, v, bias, mask, cotangent = inputs
+    return CoreInputs(q * 0, k, v.abs() + 1, None if bias is None else bias / 8, mask, cotangent)
+
+
+@quirk
 def deep(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Every logit about -120: a log-sum-exp far below zero."""
     return _around(inputs, -120.0)
@@ -55,8 +63,9 @@ def deep(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def high(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Every logit about +88, where exp leaves float32 unless the row's maximum is taken off first."""
-    return _around(inputs, 88.0)
+    """Every logit about +89 (+710 in float64), where exp overflows unless the row's maximum is taken off first."""
+    wide = torch.promote_types(inputs.q.dtype, torch.float32)
+    return _around(inputs, math.log(torch.finfo(wide).max) + 0.5)
 
 
 def _around(inputs: CoreInputs, center: float) -> CoreInputs:
@@ -78,8 +87,9 @@ def offset(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def tiny(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Values below the dtype's smallest normal number."""
-    return inputs._replace(v=inputs.v * torch.finfo(inputs.v.dtype).smallest_normal / 4)
+    """Values below the smallest normal number of their dtype (in float64, of float32)."""
+    dtype = torch.float32 if inputs.v.dtype == torch.float64 else inputs.v.dtype
+    return inputs._replace(v=inputs.v * (torch.finfo(dtype).smallest_normal / 4))
 
 
 @quirk

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 SECTIONS = {
     "declined": "What backends decline",
@@ -39,6 +40,15 @@ class Summary:
 @pytest.fixture
 def summary(request: pytest.FixtureRequest) -> Summary:
     return Summary(request.node)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tensors so small that a second thread only costs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

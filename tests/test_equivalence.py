@@ -9,6 +9,7 @@ import impls
 from impls.cases import Case, cases, few
 from impls.conformance import claimed, judge
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
