@@ -1,0 +1,108 @@
+/**
+ * What a chart draws in each of the shows: its unit, and what it reads from a cell.
+ * @typedef {{value: number | null, low: number | null, high: number | null, kind: string}} Reading
+ * @type {Record<string, {unit: string, title: string, read: (cell: Cell) => Reading, say: (value: number) => string}>}
+ */
+const DRAWN = {
+  time: {
+    unit: "s", title: "Time of a call",
+    read: (cell) => measuredOnly(cell.seconds, cell.seconds_low, cell.seconds_high),
+    say: (value) => si(value, "s"),
+  },
+  speedup: {
+    unit: "×", title: "Times as fast as eager",
+    read: (cell) => measuredOnly(cell.speedup, cell.speedup_low, cell.speedup_high),
+    say: ratio,
+  },
+  memory: {
+    unit: "B", title: "Memory beyond the inputs",
+    read: (cell) => cell.bytes !== null ? measuredOnly(cell.bytes)
+      : { value: cell.predicted_bytes, low: null, high: null, kind: "predicted" },
+    say: (value) => si(value, "B"),
+  },
+  error: { unit: "share", title: "Error, share of the budget", read: (cell) => measuredOnly(cell.error), say: percent },
+};
+
+/** @param {number | null} value @param {number | null} low @param {number | null} high @returns {Reading} */
+function measuredOnly(value, low = null, high = null) {
+  return { value, low, high, kind: "measured" };
+}
+
+/** @param {string} show */
+function drawn(show) {
+  return DRAWN[show] ?? DRAWN.time;
+}
+
+/**
+ * The chart of one series; none for a series without an axis or without numbers.
+ * @param {Cell[]} cells @param {string} show @returns {HTMLElement[]}
+ */
+function seriesCharts(cells, show) {
+  const { unit, title, read, say } = drawn(show);
+  const values = cells.flatMap((cell) => {
+    const reading = read(cell);
+    const size = Number(cell.size.split("=")[1]);
+    if (!reading.value || !Number.isFinite(size) || cell.status === "inaccurate") return [];
+    return [{ ...reading, size, backend: cell.backend, text: `${cell.backend}, ${sizeHeading(cell.size)}: ${say(reading.value)}, ${reading.kind}` }];
+  });
+  if (values.length === 0) return [];
+  const spec = structuredClone(data.charts.scaling[unit]);
+  spec.encoding.x.axis = { values: distinct(values, (value) => value.size).sort((a, b) => a - b), labelOverlap: true };
+  spec.encoding.x.title = cells[0].size.split("=")[0];
+  return [chart(spec, values, [make("b", {}, `${title}. `), ...seriesCaption(data, cells)])];
+}
+
+/**
+ * How the operation did over the commits of this place, at the size in the middle.
+ * @param {View} view @param {Cell[]} cells @param {Verdict} found @param {string} show @returns {HTMLElement}
+ */
+function commitsChart(view, cells, found, show) {
+  const { unit, title, read, say } = drawn(show);
+  const [size] = found.at.split(", ");
+  const about = /** @type {const} */ (["operation", "level", "dtype", "direction", "size"]);
+  const wanted = { ...cells[0], size };
+  const values = [...view.commits].reverse().flatMap((commit) => cellsOf(data, commit)
+    .filter((cell) => about.every((name) => cell[name] === wanted[name]) && cell.status === "ok")
+    .flatMap((cell) => {
+      const reading = read(cell);
+      return reading.value && reading.kind === "measured" ? [{ ...reading, commit: commitId(commit), backend: cell.backend,
+        text: `${cell.backend}, ${commitId(commit)}, ${commit.date}, ${shorten(commit.subject, 80)}: ${say(reading.value)}` }] : [];
+    }));
+  if (distinct(values, (value) => value.commit).length < 2) {
+    return make("p", { class: "quiet" }, "Over commits: this place has numbers of one commit only.");
+  }
+  return chart(structuredClone(data.charts.over_commits[unit]), values, [make("b", {}, `${title} over commits, oldest first`), ` at ${sizeHeading(found.at)}`]);
+}
+
+/**
+ * Draws `values` once the element is on the page.
+ * @param {any} spec @param {{backend: string}[]} values @param {(Node | string)[]} caption
+ */
+function chart(spec, values, caption) {
+  const place = make("div", { class: "chart", role: "img", "aria-label": caption.map((part) => typeof part === "string" ? part : part.textContent).join("") });
+  const ink = getComputedStyle(byId("glance-title")).color;
+  const narrow = innerWidth < 720;
+  const present = distinct(values, (value) => value.backend);
+  for (const layer of spec.layer) {
+    for (const channel of ["color", "fill", "shape"]) {
+      if (layer.encoding[channel]) layer.encoding[channel].legend = { values: layer.encoding[channel].scale.domain.filter((/** @type {string} */ name) => present.includes(name)) };
+    }
+  }
+  Object.assign(spec, { data: { values }, width: Math.min(380, innerWidth - 120), height: 260, background: "transparent" });
+  Object.assign(spec.config.axis, { labelColor: ink, titleColor: ink, domainColor: ink, tickColor: ink, gridColor: ink, gridOpacity: 0.12 });
+  Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 3 } : {}) });
+  queueMicrotask(() => {
+    /** @type {any} */ (window).vegaEmbed(place, spec, {
+      ast: true, renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false },
+    }).catch((/** @type {Error} */ error) => { place.textContent = `This chart could not be drawn: ${error.message}`; });
+  });
+  return make("figure", { class: "series" }, make("figcaption", {}, ...caption), place);
+}
+
+/** @returns {HTMLElement[]} */
+function chartLegend() {
+  return [
+    "Both axes are logarithmic.", "Bars: intervals.", "Hollow points on dashed lines: predicted, not measured.",
+    "Every number stands in the tables.",
+  ].map((text) => make("span", {}, text));
+}

@@ -1,0 +1,83 @@
+/**
+ * @typedef {{operation: string, level: string, dtype: string, direction: string, use: string, sentences: string[], at: string, speedup: number | null, memory: number | null}} Verdict
+ * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells: Record<string, any[]>, verdicts: Verdict[]}} Commit
+ * @typedef {{machine: string, env: string, threads: number | null, device: string, device_name: string, python: string, torch: string, commits: Commit[]}} View
+ * @typedef {{title: string, algorithm: string, words: string}} Operation
+ * @typedef {{strings: string[], places: Record<string, any[]>, views: View[], operations: Record<string, Operation>, axes: Record<string, string>, charts: Record<string, Record<string, any>>}} Data
+ */
+
+/**
+ * One backend, one problem, one direction. Units: seconds, bytes, budgets; null is "not known".
+ * @typedef {object} Cell
+ * @property {string} module @property {string} series @property {string} size @property {string} direction
+ * @property {string} backend @property {string} dtype @property {string} operation @property {string} level
+ * @property {string} mask @property {string} status @property {string} reason @property {string} effort
+ * @property {string} standing @property {number | null} S @property {number | null} R @property {number | null} T
+ * @property {number | null} N_head @property {number | null} c @property {number | null} B
+ * @property {number | null} flops @property {number} n @property {number} rounds
+ * @property {number | null} seconds @property {number} seconds_low @property {number} seconds_high
+ * @property {number} seconds_q25 @property {number} seconds_q75
+ * @property {number | null} speedup @property {number} speedup_low @property {number} speedup_high
+ * @property {number | null} compile_seconds @property {number | null} bytes @property {number | null} predicted_bytes
+ * @property {number | null} error @property {[string, number | null, number | null][]} errors
+ * @property {string[]} kernels @property {string} machine @property {string} disturbed
+ * @property {string} command @property {string} measured
+ */
+
+const TEXT_COLUMNS = new Set(["module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask",
+  "command", "status", "reason", "effort", "standing", "machine", "disturbed", "measured"]);
+
+/** @returns {Data} */
+function readData() {
+  return JSON.parse(/** @type {HTMLElement} */ (document.getElementById("data")).textContent ?? "");
+}
+
+/** @type {WeakMap<Commit, Cell[]>} */
+const decoded = new WeakMap();
+
+/** The cells of one commit. @param {Data} data @param {Commit} commit @returns {Cell[]} */
+function cellsOf(data, commit) {
+  const known = decoded.get(commit);
+  if (known) return known;
+  const cells = commit.cells.place.map((place, at) => {
+    /** @type {any} */
+    const cell = {};
+    for (const [columns, row] of /** @type {const} */ ([[data.places, place], [commit.cells, at]])) {
+      for (const [name, values] of Object.entries(columns)) {
+        const value = values[row] ?? null;
+        cell[name] = TEXT_COLUMNS.has(name) ? data.strings[value] : value;
+      }
+    }
+    cell.errors ??= [];
+    cell.kernels = (cell.kernels ?? []).map((/** @type {number} */ kernel) => data.strings[kernel]);
+    const effort = /^[a-z]+$/.test(cell.effort) ? `AXIALBENCH_EFFORT=${cell.effort} ` : "";
+    const range = /^[0-9a-f]+$/.test(commit.hash) ? `${commit.hash.slice(0, 8)}^!` : "";
+    cell.command = `${effort}${cell.command} ${range}`;
+    return /** @type {Cell} */ (cell);
+  });
+  decoded.set(commit, cells);
+  return cells;
+}
+
+/** Unlike values of `key`, in order of first appearance. @template T, V @param {T[]} items @param {(item: T) => V} key */
+function distinct(items, key) {
+  return [...new Set(items.map(key))];
+}
+
+/** Items by the value of `key`. @template T @param {T[]} items @param {(item: T) => string} key */
+function groupBy(items, key) {
+  /** @type {Map<string, T[]>} */
+  const groups = new Map();
+  for (const item of items) {
+    const name = key(item);
+    const group = groups.get(name);
+    if (group) group.push(item);
+    else groups.set(name, [item]);
+  }
+  return groups;
+}
+
+/** Compares "R=96" with "R=128" by their numbers. @param {string} a @param {string} b */
+function bySize(a, b) {
+  return a.localeCompare(b, "en", { numeric: true });
+}
