@@ -1,4 +1,4 @@
-"""``python -m benchmarks run`` measures through ``asv run``, with a progress line; ``rebuild`` makes asv's files anew."""
+"""``python -m benchmarks run`` measures through ``asv run``, with a progress line; ``rebuild`` rewrites asv's files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def has_gpu() -> bool:
 
 
 def watch(process: subprocess.Popen[bytes], progress: Path, console: Any) -> None:
-    """Show how far the run is until ``process`` ends: a line that changes, or where there is no terminal now and then."""
+    """Show how far the run is until ``process`` ends: on a terminal in one line, elsewhere in a line now and then."""
     shown = time.monotonic()
     with console.status("setting up asv's environment (once)") as status:
         while process.poll() is None:

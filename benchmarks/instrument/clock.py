@@ -88,12 +88,11 @@ def quiet() -> Iterator[None]:
 
 
 def warm_up(clock: Clock, call: Callable[[], Any], most: float) -> float:
-    """Call until the medians of two blocks agree, or for ``most`` seconds (but twice in any case); the last median."""
+    """Call until the medians of two blocks agree, or for ``most`` seconds; the last median, in seconds a call."""
     with quiet():
         started = time.perf_counter()
-        block = clock.sample(call, 1).seconds
-        n = max(1, min(10, int(most / 8 / max(block[0], 1e-6))))
-        last = statistics.median(clock.sample(call, n).seconds)
+        last = clock.sample(call, 1).seconds[0]
+        n = max(1, min(10, int(most / 8 / max(last, 1e-6))))
         while time.perf_counter() - started < most:
             median = statistics.median(clock.sample(call, n).seconds)
             if abs(median - last) < AGREEMENT * last:

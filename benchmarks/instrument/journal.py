@@ -12,19 +12,19 @@ SCHEMA = 1
 Record = dict[str, Any]
 
 
-def append(path: Path, record: Record) -> None:
-    """Add ``record`` to the journal and wait until it is on disk. A torn last line is ended first.
+def append(path: Path, *records: Record) -> None:
+    """Add ``records`` to the journal, together, and wait until they are on disk. A torn last line is ended first.
 
     Raises ValueError for a number that is not finite.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({"schema": SCHEMA, **record}, allow_nan=False, separators=(",", ":")) + "\n"
+    lines = [json.dumps({"schema": SCHEMA, **record}, allow_nan=False, separators=(",", ":")) for record in records]
     with path.open("ab+") as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 file.write(b"\n")
-        file.write(line.encode())
+        file.write("".join(line + "\n" for line in lines).encode())
         file.flush()
         os.fsync(file.fileno())
 

@@ -68,8 +68,9 @@ def longest(averages: Any, cuda: bool) -> list[str]:
 def predicted(problem: Problem, backend: Any, direction: str, device: str) -> int | None:
     """What ``measured`` would find, from tensors without data; None for a backend that offers no way to know.
 
-    Exact for backends that run under FakeTensorMode, up to the scalars that PyTorch allocates. For others the backend's
-    own closed form is used, and in a module what surrounds the core is added to it, which is an upper bound.
+    Exact for backends that run under FakeTensorMode, up to single numbers and to what kernels copy inside themselves
+    (a bfloat16 product on the CPU does). For others the backend's own closed form is used; in a module, what surrounds
+    the core is added to it, which is an upper bound.
     """
     import impls
 

@@ -45,8 +45,11 @@ def core_problem(problem: Problem, direction: str, device: str) -> Any:
     )  # fmt: skip
 
 
-def build(problem: Problem, backend: Any, device: str) -> Any:
-    """The gated module of ``problem`` over ``backend``. Raises AbsentError if this commit has no such module."""
+def build(problem: Problem, backend: Any) -> Any:
+    """The gated module of ``problem`` over ``backend``, its parameters without values.
+
+    Raises AbsentError if this commit has no such module.
+    """
     import torch
 
     import impls
@@ -56,15 +59,15 @@ def build(problem: Problem, backend: Any, device: str) -> Any:
         kind = getattr(impls.evoformer, name)
     except (AttributeError, ImportError) as error:
         raise AbsentError(f"this commit has no module {name}: {error}") from None
-    module = kind(**channels, c=problem.c, N_head=problem.N_head, gated=True, backend=backend)
-    return module.to(device=device, dtype=getattr(torch, problem.dtype))
+    with torch.device("meta"):
+        return kind(**channels, c=problem.c, N_head=problem.N_head, gated=True, backend=backend)
 
 
 def inputs_of(problem: Problem, draw: Draw) -> Inputs:
     """The tensors of ``problem``."""
     if problem.level == "core":
         return core_inputs(problem, draw)
-    shapes = {name: tuple(x.shape) for name, x in build(problem, "eager", "cpu").state_dict().items()}
+    shapes = {name: tuple(x.shape) for name, x in build(problem, "eager").state_dict().items()}
     return module_inputs(problem, draw, shapes)
 
 
@@ -79,8 +82,8 @@ def call_of(problem: Problem, backend: Any, direction: str, inputs: Inputs) -> C
         def attend() -> Tensor:
             return backend(*arguments)
     else:
-        module = build(problem, backend, str(arguments[0].device))
-        module.load_state_dict(inputs.parameters)
+        module = build(problem, backend)
+        module.load_state_dict(inputs.parameters, assign=True)
         wanted = [*arguments, *module.parameters()]
 
         def attend() -> Tensor:

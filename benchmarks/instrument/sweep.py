@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import statistics
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,10 +21,14 @@ from benchmarks.instrument.progress import Progress
 from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
 
 MEASURED = ("ok", "inaccurate")
+OPEN = ("", *MEASURED)
+"""Statuses of a cell that is still to be timed."""
 FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
 FIRST_GUESS = 0.05
-"""Share of a plain matrix product's rate that a backend is expected to reach before it was ever measured."""
+"""Share of a plain matrix product's rate that a backend is expected to reach before its own is known."""
+TELLING = 0.02
+"""Seconds a call must take for its rate to say something about bigger problems."""
 COMPILE_PATIENCE = 600.0
 SHARE_OF_MEMORY = 0.8
 
@@ -49,6 +53,7 @@ class Finding:
     kernels: list[str] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
     disturbances: list[str] = field(default_factory=list)
+    first_seconds: float = 0.0
     call_seconds: float = 0.0
     samples: list[float] = field(default_factory=list)
     host: list[float] = field(default_factory=list)
@@ -146,16 +151,17 @@ class Sweep:
 
         Raises WrongImplsError if the workers do not see the commit's ``impls``.
         """
-        self.started = started = time.monotonic()
+        self.started = time.monotonic()
         try:
             self.begin(selection)
             findings = self.take_up(merge(cells))
-            self.progress = Progress(self.module, len(findings), sum(map(self.work, findings)))
+            work = {finding.cell.key: self.work(finding) for finding in findings}
+            self.progress = Progress(self.module, work)
             for group in by_problem(findings):
                 self.measure_group(group)
             journal.append(self.origin.journal, {
                 "record": "done", "sweep": self.id, "finished": now().isoformat(timespec="seconds"),
-                "wall_seconds": round(time.monotonic() - started, 2), "timed_seconds": round(self.timed, 2),
+                "wall_seconds": round(time.monotonic() - self.started, 2), "timed_seconds": round(self.timed, 2),
             })  # fmt: skip
             return self.readings
         finally:
@@ -212,35 +218,24 @@ class Sweep:
 
     def measure_group(self, group: list[Finding]) -> None:
         """Measure all cells of one problem, side by side."""
-        asked = []
+        for step in (self.ask, self.prove):
+            for finding in group:
+                step(finding)
+                if finding.status not in OPEN:
+                    self.finish(finding)
+            group = [finding for finding in group if finding.status in OPEN]
+        self.take_turns(group)
         for finding in group:
-            self.ask(finding)
-            if finding.status:
-                self.finish(finding)
-            else:
-                asked.append(finding)
-        proved = []
-        for finding in asked:
-            if time.monotonic() - self.started > self.effort.module_seconds:
-                allowed = f"{self.effort.name} effort gives a module {self.effort.module_seconds:g} s"
-                finding.end("not_run", f"its turn did not come: {allowed}")
-            else:
-                self.prove(finding)
-            if finding.status in MEASURED:
-                proved.append(finding)
-            else:
-                self.finish(finding)
-        self.take_turns(proved)
-        for finding in proved:
             self.finish(finding)
         for worker in self.pool:
-            if proved and worker.pid:
-                worker.ask({"do": "forget"}, self.effort.patience)
+            if group and worker.pid:
+                with suppress(WorkerFailedError):
+                    worker.ask({"do": "forget"}, self.effort.patience)
 
     def ask(self, finding: Finding) -> None:
         """Find out, without running it, whether the cell can be measured."""
         cell = finding.cell
-        if reason := left_out(cell, self.effort):
+        if reason := left_out(cell, self.effort) or self.late():
             return finding.end("not_run", reason)
         try:
             said = self.pool[0].ask({"do": "ask", **finding.order}, self.effort.patience)
@@ -258,8 +253,17 @@ class Sweep:
             return finding.end("not_run", f"would take about {seconds:.2g} s a call; {allowed}")
         return None
 
+    def late(self) -> str:
+        """Why there is no time for more; empty while there is."""
+        allowed = self.effort.module_seconds
+        if time.monotonic() - self.started < allowed:
+            return ""
+        return f"its turn did not come: {self.effort.name} effort gives a module {allowed:g} s"
+
     def prove(self, finding: Finding) -> None:
-        """Whether it is right, what memory it takes, and how long its code takes to build."""
+        """Whether it is right, what memory it takes, and how long its first call takes."""
+        if reason := self.late():
+            return finding.end("not_run", reason)
         order = {
             "do": "prove", **finding.order,
             "repeats": self.effort.memory_repeats, "checked_scores": self.effort.checked_scores,
@@ -270,9 +274,7 @@ class Sweep:
             return finding.end(failure.status, str(failure))
         finding.errors, finding.kernels = said["errors"], said["kernels"]
         finding.bytes = max(said["bytes"])
-        finding.call_seconds = said["later"]
-        if finding.compiles:
-            finding.compile_seconds = round(max(0.0, said["first"] - said["later"]), 4)
+        finding.first_seconds = said["first"]
         if len(set(said["bytes"])) > 1:
             finding.disturbances.append(f"memory differed between calls: {', '.join(map(str, said['bytes']))} bytes")
         return finding.judge()
@@ -289,9 +291,8 @@ class Sweep:
         for finding in findings:
             finding.state = state
             finding.disturbances += disturbances
-            if finding.samples:
-                kind, rate = self.kind(finding), finding.flops / statistics.median(finding.samples)
-                self.rates[kind] = max(rate, self.rates.get(kind, 0.0))
+            if finding.samples and min(finding.samples) > TELLING:
+                self.rates[self.kind(finding)] = finding.flops / min(finding.samples)
 
     def time(self, finding: Finding, turn: int, number: int) -> None:
         """One round of one cell in one process, which is warmed up first if it has not run the cell before."""
@@ -300,6 +301,8 @@ class Sweep:
             if number not in finding.processes:
                 order = {"do": "warm", **finding.order, "most": self.effort.warm_up}
                 finding.call_seconds = worker.ask(order, self.patience(finding, 10))["seconds"]
+                if finding.compiles and number == 0:
+                    finding.compile_seconds = rounded(max(0.0, finding.first_seconds - finding.call_seconds))
             share = self.effort.seconds / self.effort.processes / self.effort.rounds
             n = max(1, min(self.effort.samples, int(share / max(finding.call_seconds, 1e-9))))
             said = worker.ask({"do": "time", **finding.order, "n": n}, self.patience(finding, 10 * n))
@@ -314,10 +317,10 @@ class Sweep:
 
     def finish(self, finding: Finding) -> None:
         """Write it down, at once, and go on."""
-        for record, cell in zip(finding.records(self.id, self.device), finding.cells, strict=True):
-            journal.append(self.origin.journal, record)
-            self.readings[cell.place] = reading(record)
-        self.progress.step(self.work(finding), finding.cell.key)
+        records = list(finding.records(self.id, self.device))
+        journal.append(self.origin.journal, *records)
+        self.readings |= {cell.place: reading(records[0]) for cell in finding.cells}
+        self.progress.step(finding.cell.key)
 
     def kind(self, finding: Finding) -> tuple[str, ...]:
         """What cells must share for one's rate to say something about the other's."""
@@ -325,7 +328,7 @@ class Sweep:
         return problem.operation, problem.level, problem.dtype, finding.cell.backend, finding.cell.direction
 
     def expected_seconds(self, finding: Finding) -> float:
-        """Seconds that one call should take, by the best rate seen so far."""
+        """Seconds that one call should take, by the rate at the biggest problem so far."""
         guess = FIRST_GUESS * self.matmul[finding.cell.problem.dtype]
         return finding.flops / self.rates.get(self.kind(finding), guess)
 

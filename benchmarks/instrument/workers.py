@@ -39,6 +39,7 @@ class WorkerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.complaints: IO[bytes] | None = None
         self.unread = b""
+        self.ready = False
 
     @property
     def pid(self) -> int | None:
@@ -46,9 +47,10 @@ class WorkerProcess:
         return self.process.pid if self.process else None
 
     def start(self) -> None:
-        """Start the program, unless it runs."""
+        """Start the program, unless it runs; do not wait until it is ready."""
         if self.process is None:
-            self.complaints, self.unread = tempfile.TemporaryFile(), b""  # noqa: SIM115
+            self.complaints = tempfile.TemporaryFile()  # noqa: SIM115
+            self.unread, self.ready = b"", False
             self.process = subprocess.Popen(
                 [sys.executable, "-P", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=self.complaints, env=self.environ,
@@ -61,10 +63,12 @@ class WorkerProcess:
         Raises WorkerFailedError: with the status that the worker gave; with ``timeout`` if it was silent for
         ``patience`` seconds (it is ended); with ``oom`` or ``crashed`` if it died.
         """
-        fresh = self.process is None
         self.start()
+        if not self.ready:
+            self._line(START)
+            self.ready = True
         self._tell(order)
-        answer = json.loads(self._line(patience + (START if fresh else 0)))
+        answer = json.loads(self._line(patience))
         if "failed" in answer:
             raise WorkerFailedError(answer["failed"], answer["reason"])
         return answer

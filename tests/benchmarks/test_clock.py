@@ -1,0 +1,92 @@
+"""Warm-up, samples, the machine's state and the progress line, without waiting for any of them."""
+
+from __future__ import annotations
+
+import gc
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from benchmarks.instrument import clock, machine
+from benchmarks.instrument.machine import State
+from benchmarks.instrument.progress import Progress
+
+
+@dataclass
+class Scripted:
+    """A clock that reads its times off a list."""
+
+    times: list[float]
+    asked: list[int] = field(default_factory=list)
+
+    def sample(self, call, n):
+        self.asked.append(n)
+        return clock.Samples([self.times.pop(0) if len(self.times) > 1 else self.times[0] for _ in range(n)])
+
+
+def test_warm_up_ends_when_two_blocks_agree():
+    scripted = Scripted([10.0, 5.0, 3.0, 2.0, 1.95, 77.0])
+    assert clock.warm_up(scripted, lambda: None, most=60.0) == 1.95
+    assert scripted.asked == [1, 1, 1, 1, 1]
+
+
+def test_warm_up_takes_quick_calls_in_blocks():
+    scripted = Scripted([1e-3])
+    clock.warm_up(scripted, lambda: None, most=1.0)
+    assert scripted.asked == [1, 10]
+
+
+def test_warm_up_ends_when_its_time_is_up():
+    scripted = Scripted([float(2**n) for n in range(64)])
+    clock.warm_up(scripted, lambda: None, most=0.0)
+    assert scripted.asked == [1]
+
+
+def test_samples_are_taken_without_garbage_collection():
+    seen = []
+    samples = clock.timed(clock.HostClock(), lambda: seen.append(gc.isenabled()), 5)
+    assert seen == [False] * 5
+    assert gc.isenabled()
+    assert len(samples.seconds) == 5
+    assert samples.host is None
+    assert min(samples.seconds) > 0
+
+
+@pytest.mark.parametrize(
+    ("busy", "stolen", "ours", "said"),
+    [(500, 0, 480, []), (500, 0, 200, ["other processes took 30%"]), (900, 100, 900, ["the hypervisor took 10%"])],
+)
+def test_disturbances(busy, stolen, ours, said):
+    before = State(0, 0, 0, 0, {"load1": 0.1})
+    after = State(busy, stolen, 1000, ours, {"load1": 0.2})
+    state, disturbances = machine.between(before, after)
+    assert [text[: len(start)] for text, start in zip(disturbances, said, strict=True)] == said
+    assert state["before"] == {"load1": 0.1}
+    assert state["after"]["steal"] == stolen / 1000
+
+
+def test_an_unreadable_machine_disturbs_nobody():
+    nothing = State(None, None, None, 0, {})
+    assert machine.between(nothing, nothing)[1] == []
+
+
+def test_the_machine_can_be_read_here():
+    state = machine.state([], "cpu")
+    assert state.ours > 0
+    assert machine.free_memory() > 0
+    assert machine.cores() >= 1
+    assert machine.processor()
+
+
+def test_progress_counts_cells_and_weighs_time_by_work(tmp_path, monkeypatch):
+    file = tmp_path / "progress.json"
+    monkeypatch.setenv("AXIALBENCH_PROGRESS", str(file))
+    now = 100.0
+    monkeypatch.setattr("benchmarks.instrument.progress.time.monotonic", lambda: now)
+    progress = Progress("msa_row", {"small": 1.0, "big": 3.0})
+    assert json.loads(file.read_text())["left"] is None
+    now = 110.0
+    progress.step("small")
+    state = json.loads(file.read_text())
+    assert state == {"module": "msa_row", "done": 1, "cells": 2, "left": pytest.approx(30.0), "doing": "small"}

@@ -1,0 +1,153 @@
+"""The sweep: every cell gets a status with its reason whatever happens to the others, and nothing finished is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from misbehaving import BRIEF, NAMES, TINY, cell
+
+from benchmarks.instrument import journal
+from benchmarks.instrument.cells import Selection
+from benchmarks.instrument.sweep import WrongImplsError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def found(sweep_over, tmp_path_factory):
+    """The journal's cells, by backend and direction, of one sweep over good and misbehaving backends."""
+    results = tmp_path_factory.mktemp("results")
+    sweep = sweep_over(results)
+    cells = [cell(name) for name in ("eager", "nothing", *NAMES)]
+    cells += [cell(name, "training") for name in ("eager", "no_dbias")]
+    cells.append(cell("eager", series="OverS"))
+    readings = sweep.measure(cells, Selection())
+    records = list(journal.read(sweep.origin.journal))
+    assert len(readings) == len(cells)
+    return records
+
+
+def of(found, backend, direction="forward"):
+    return next(
+        r for r in found if r["record"] == "cell" and r["params"]["backend"] == backend and r["direction"] == direction
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "direction", "status", "reason"),
+    [
+        ("eager", "forward", "ok", ""),
+        ("eager", "training", "ok", ""),
+        ("nothing", "forward", "absent", "no backend 'nothing'"),
+        ("crash", "forward", "crashed", "SIGABRT"),
+        ("hang", "forward", "timeout", "no answer within"),
+        ("hog", "forward", "oom", "allocate memory"),
+        ("trip", "forward", "crashed", "ValueError: stumbled over a stone"),
+        ("wrong", "forward", "inaccurate", "o is "),
+        ("no_dbias", "training", "inaccurate", "dbias is "),
+        ("nan", "forward", "inaccurate", "o is not finite"),
+        ("giant", "forward", "too_big", "needs 1e+03 TB"),
+        ("refuses", "forward", "unsupported", "it is Sunday"),
+    ],
+)
+def test_every_cell_ends_in_its_status(found, backend, direction, status, reason):
+    record = of(found, backend, direction)
+    assert record["status"] == status, record["reason"]
+    assert reason in record["reason"]
+    assert bool(record["reason"]) == (status != "ok")
+
+
+def test_timed_cells_keep_every_sample_with_its_round_and_process(found):
+    for backend, direction in (("eager", "forward"), ("eager", "training"), ("wrong", "forward")):
+        seconds = of(found, backend, direction)["seconds"]
+        assert len(seconds["samples"]) == len(seconds["rounds"]) == len(seconds["processes"])
+        assert seconds["rounds"] == sorted(seconds["rounds"])
+        assert set(seconds["rounds"]) == set(range(4))
+        assert set(seconds["processes"]) == {0, 1}
+        assert all(x > 0 for x in seconds["samples"])
+
+
+def test_a_problem_on_two_series_is_measured_once_and_recorded_twice(found):
+    twins = [r for r in found if r["record"] == "cell" and r["cell"] == f"{TINY.key} eager forward"]
+    assert [r["series"] for r in twins] == ["OverR", "OverS"]
+    assert twins[0]["seconds"] == twins[1]["seconds"]
+
+
+def test_the_journal_says_what_measured_and_how_it_ended(found):
+    assert [r["record"] for r in (found[0], found[-1])] == ["sweep", "done"]
+    assert all(r["schema"] == 1 and r["sweep"] == found[0]["sweep"] for r in found)
+    assert found[0]["threads"] == 1
+    assert found[0]["device"] == "cpu"
+    assert 0 < found[-1]["timed_seconds"] < found[-1]["wall_seconds"]
+
+
+def test_measured_memory_is_what_was_predicted(found):
+    record = of(found, "eager")
+    assert record["bytes"] == record["predicted_bytes"] > 0
+
+
+def test_workers_must_see_the_commits_impls(sweep_over, tmp_path):
+    with pytest.raises(WrongImplsError, match="does not lie in asv's environment"):
+        sweep_over(tmp_path, env_dir=tmp_path / "env").measure([cell("eager")], Selection())
+
+
+def test_what_would_take_too_long_is_not_tried(sweep_over, tmp_path):
+    hasty = replace(BRIEF, longest_call=1e-12)
+    sweep = sweep_over(tmp_path, hasty)
+    (reading,) = sweep.measure([cell("eager")], Selection()).values()
+    assert reading["status"] == "not_run"
+    assert "brief effort allows 1e-12 s" in reading["reason"]
+
+
+def test_a_module_keeps_to_its_time(sweep_over, tmp_path):
+    sweep = sweep_over(tmp_path, replace(BRIEF, module_seconds=0.0))
+    (reading,) = sweep.measure([cell("eager")], Selection()).values()
+    assert reading["status"] == "not_run"
+    assert "its turn did not come" in reading["reason"]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{root!r}, {here!r}]
+from misbehaving import BRIEF, TINY, cell, origin
+from dataclasses import replace
+from benchmarks.instrument.cells import Selection
+from benchmarks.instrument.sweep import Sweep
+cells = [cell("eager", problem=replace(TINY, R=R)) for R in range(16, 16 + {n})]
+Sweep("msa_row", origin(Path({results!r})), BRIEF).measure(cells, Selection())
+"""
+
+
+def test_a_killed_sweep_is_taken_up_where_it_stopped(tmp_path):
+    n = 12
+    script = SCRIPT.format(root=str(ROOT), here=str(ROOT / "tests"), results=str(tmp_path), n=n)
+    environ = {**os.environ, "AXIALBENCH_THREADS": "1", "AXIALBENCH_DEVICE": "cpu"}
+    killed = subprocess.Popen([sys.executable, "-c", script], env=environ)
+
+    def records():
+        return [r for path in tmp_path.rglob("*.jsonl") for r in journal.read(path)]
+
+    def measured():
+        return Counter(r["cell"] for r in records() if r["record"] == "cell")
+
+    deadline = time.monotonic() + 60
+    while len(measured()) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = measured()
+    assert 3 <= len(before) < n
+    subprocess.run([sys.executable, "-c", script], env=environ, check=True)
+    assert measured() == dict.fromkeys(measured(), 1)
+    assert len(measured()) == n
+    assert set(before) <= set(measured())
+    assert [r["record"] for r in records()].count("done") == 1
