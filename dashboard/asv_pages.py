@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DATA = ("index.json", "info.json", "regressions.json", "regressions.xml", "graphs")
+PUBLISHED = "published.js"
 FROM_FILE = Path(__file__).parent / "site" / "from_file.js"
 
 
@@ -44,9 +45,7 @@ def install(asv_html: Path, out: Path, subjects: Mapping[str, str]) -> None:
         elif source.exists():
             shutil.copy2(source, out / name)
     _run([sys.executable, "-m", "asv_tachyon", "install", "--no-backup", str(out)])
-    beside = {"commits": {"by_hash": dict(subjects)}, "profiles": {"paths": {}}, "regressions-ignore": []}
-    for name, data in beside.items():
-        (out / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
+    (out / "commits.json").write_text(json.dumps({"by_hash": dict(subjects)}), encoding="utf-8")
     _make_readable_from_a_file(out)
 
 
@@ -63,15 +62,18 @@ def _run(command: list[str]) -> None:
 
 def _make_readable_from_a_file(out: Path) -> None:
     """Give every JSON file its script, and let the page's own script be a plain one (modules need a server)."""
-    for path in out.rglob("*.json"):
+    names = []
+    for path in sorted(out.rglob("*.json")):
         name, data = path.relative_to(out).as_posix(), json.loads(path.read_text(encoding="utf-8"))
         path.with_name(path.name + ".js").write_text(f"answerFromFile({json.dumps(name)},{json.dumps(data)})\n")
+        names.append(name)
+    (out / PUBLISHED).write_text(f"publish({json.dumps(names)})\n")
     page = out / "index.html"
     html = page.read_text(encoding="utf-8")
     shutil.copy2(FROM_FILE, out / FROM_FILE.name)
     html = re.sub(
         r'<script type="module"( crossorigin)? src=',
-        f'<script src="{FROM_FILE.name}"></script><script defer src=',
+        f'<script src="{FROM_FILE.name}"></script><script src="{PUBLISHED}"></script><script defer src=',
         html,
     )
     html = re.sub(r'(<link rel="stylesheet") crossorigin', r"\1", html)

@@ -23,9 +23,18 @@ function readAsScript(address) {
   });
 }
 
+/** Names of the JSON files there are, from published.js: what was never published is not worth a failing request. */
+/** @type {Set<string>} */
+const published = new Set();
+
+/** Called by published.js. @param {string[]} names */
+function publish(names) {
+  for (const name of names) published.add(name);
+}
+
 const fetchOverHttp = window.fetch.bind(window);
 window.fetch = async (request, options) => {
   const address = String(request).replace(/^\.\//, "").replace(/[?#].*$/, "");
-  if (address.startsWith("samples/")) return new Response("", { status: 404 }); // never published: not worth a request
+  if (!published.has(decodeURIComponent(address))) return new Response("", { status: 404 });
   return location.protocol === "file:" ? readAsScript(address) : fetchOverHttp(request, options);
 };

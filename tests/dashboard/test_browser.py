@@ -6,7 +6,9 @@ import functools
 import http.server
 import re
 import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +247,23 @@ def test_the_keyboard_reaches_a_cell_and_its_details(watched: Watched, site: Pat
     page.keyboard.press("Escape")
     assert not card.is_visible()
     assert page.evaluate("document.activeElement.className").startswith("cell")
+
+
+def test_serve_shows_the_site_to_this_machine(site: Path) -> None:
+    command = [sys.executable, "-m", "dashboard", "serve", "--out", str(site), "--port", "0"]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split()[0]  # type: ignore[union-attr]
+        assert address.startswith("http://127.0.0.1:")
+        assert b"AxialBench" in urllib.request.urlopen(address, timeout=10).read()
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def test_serve_without_a_site_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--out", str(tmp_path)]) == 2
+    assert "python -m dashboard build" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("width", [360, 1300])
