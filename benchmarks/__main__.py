@@ -59,9 +59,6 @@ def measure(effort: str, machine: str, commits: str) -> int:
     cells = [cell for module in axes.MODULES for series in series_of(module) for cell in series.cells()]
     cells = [cell for cell in cells if not left_out(cell, EFFORTS[effort])]
     asv = [sys.executable, "-m", "asv"]
-    subprocess.run(
-        [*asv, "machine", "--yes", "--machine", machine], cwd=origin.ROOT, stdout=subprocess.DEVNULL, check=True
-    )
     LOG.parent.mkdir(exist_ok=True)
     begun = time.time()
     with tempfile.TemporaryDirectory() as folder, LOG.open("w") as log:

@@ -1,10 +1,13 @@
 """The axes every series is drawn over: the same on every machine and for every commit, standard library only.
 
 asv stores results by the position of a parameter in these lists, so append to them; what a machine cannot do is skipped
-with its reason, not left out here. A new backend is one file in ``impls/backends/`` and its name in ``BACKENDS``.
+with its reason, not left out here. A new backend is one file in ``impls/backends/`` and its name in ``BACKENDS``. Another
+package's is named in AXIALBENCH_EXTRA_BACKENDS, for measurements that stay at home.
 """
 
 from __future__ import annotations
+
+import os
 
 BACKENDS = (
     "eager",
@@ -18,6 +21,7 @@ BACKENDS = (
     "chunked",
     "flash_attn",
     "xformers",
+    *filter(None, os.environ.get("AXIALBENCH_EXTRA_BACKENDS", "").split(",")),
 )
 COMPILING = ("compiled", "flex")
 """Backends that build code at their first call; how long that takes is a benchmark of its own."""

@@ -6,6 +6,7 @@ variable                   meaning                                              
 AXIALBENCH_EFFORT          ``quick`` or ``full``                                                        full
 AXIALBENCH_OPS             modules or operations to measure, ``msa_row,triangle_ending``                all
 AXIALBENCH_BACKENDS        backends to measure                                                          all
+AXIALBENCH_EXTRA_BACKENDS  backends that other packages register, to be measured as well                none
 AXIALBENCH_DTYPES          dtypes to measure                                                            all
 AXIALBENCH_DIRECTIONS      ``forward``, ``training``                                                    both
 AXIALBENCH_DEVICE          ``cpu`` or ``cuda``                                                          cuda if it works

@@ -14,6 +14,7 @@ from collections.abc import MutableMapping, Sequence
 from benchmarks.instrument import origin
 
 MEASURING = ("run", "continuous")
+LOCAL = "local"
 
 
 def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
@@ -29,7 +30,7 @@ def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
     options.add_argument("--dry-run", "-n", action="store_true")
     options.add_argument("--set-commit-hash")
     given, _ = options.parse_known_args(list(argv))
-    environ["AXIALBENCH_MACHINE"] = given.machine or "local"
+    environ["AXIALBENCH_MACHINE"] = given.machine or LOCAL
     environ.setdefault("AXIALBENCH_BENCH", "\n".join(given.bench))
     if given.quick:
         environ.setdefault("AXIALBENCH_EFFORT", "quick")
@@ -44,8 +45,20 @@ def setup() -> None:
     from asv.console import log
     from asv.machine import Machine
 
-    Machine.hardcoded_machine_name = "local"
-    tell(sys.argv[1:], os.environ)
+    Machine.hardcoded_machine_name = LOCAL
     if any(command in sys.argv[1:3] for command in MEASURING):
+        tell(sys.argv[1:], os.environ)
+        describe(os.environ["AXIALBENCH_MACHINE"])
         for warning in origin.warnings(origin.dirty()):
             log.warning(warning)
+
+
+def describe(name: str) -> None:
+    """Have asv know this machine as ``name``, unless it does. It would ask, and suggest the host's name."""
+    from asv.machine import Machine, MachineCollection
+    from asv.util import UserError
+
+    try:
+        MachineCollection.load(name)
+    except UserError:
+        MachineCollection.save(name, Machine.get_defaults() | {"machine": name})
