@@ -12,14 +12,14 @@ from benchmarks.instrument.journal import write_atomically
 
 
 class Progress:
-    """Cells done, and the time left as the work done so far suggests.
+    """Cells done, and the time left as the work done so far suggests, out of at most ``most`` seconds.
 
     Written to the file that AXIALBENCH_PROGRESS names, as JSON; without one, to the terminal if there is one. ``work``
     is any measure of the cells' costs, by their keys.
     """
 
-    def __init__(self, module: str, work: dict[str, float]) -> None:
-        self.module, self.work = module, work
+    def __init__(self, module: str, work: dict[str, float], most: float) -> None:
+        self.module, self.work, self.most = module, work, most
         self.cells, self.total = len(work), max(sum(work.values()), 1e-9)
         self.done, self.work_done = 0, 0.0
         self.started = time.monotonic()
@@ -34,8 +34,10 @@ class Progress:
 
     def left(self) -> float | None:
         """Seconds left, or None while it is too early to say."""
-        share = self.work_done / self.total
-        return (time.monotonic() - self.started) * (1 - share) / share if share > 0.02 else None
+        share, spent = self.work_done / self.total, time.monotonic() - self.started
+        if share < 0.02:
+            return None
+        return max(0.0, min(spent * (1 - share) / share, self.most - spent))
 
     def show(self, doing: str) -> None:
         """Show it."""

@@ -156,7 +156,7 @@ class Sweep:
             self.begin(selection)
             findings = self.take_up(merge(cells))
             work = {finding.cell.key: self.work(finding) for finding in findings}
-            self.progress = Progress(self.module, work)
+            self.progress = Progress(self.module, work, self.effort.module_seconds)
             for group in by_problem(findings):
                 self.measure_group(group)
             journal.append(self.origin.journal, {

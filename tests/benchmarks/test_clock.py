@@ -84,9 +84,12 @@ def test_progress_counts_cells_and_weighs_time_by_work(tmp_path, monkeypatch):
     monkeypatch.setenv("AXIALBENCH_PROGRESS", str(file))
     now = 100.0
     monkeypatch.setattr("benchmarks.instrument.progress.time.monotonic", lambda: now)
-    progress = Progress("msa_row", {"small": 1.0, "big": 3.0})
+    progress = Progress("msa_row", {"small": 1.0, "big": 2.0, "bigger": 1.0}, most=60.0)
     assert json.loads(file.read_text())["left"] is None
     now = 110.0
     progress.step("small")
     state = json.loads(file.read_text())
-    assert state == {"module": "msa_row", "done": 1, "cells": 2, "left": pytest.approx(30.0), "doing": "small"}
+    assert state == {"module": "msa_row", "done": 1, "cells": 3, "left": pytest.approx(30.0), "doing": "small"}
+    now = 155.0
+    progress.step("big")
+    assert json.loads(file.read_text())["left"] == pytest.approx(5.0)
