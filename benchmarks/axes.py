@@ -1,8 +1,8 @@
 """The axes every series is drawn over: the same on every machine and for every commit, standard library only.
 
 asv stores results by the position of a parameter in these lists, so append to them; what a machine cannot do is skipped
-with its reason, not left out here. A new backend is one file in ``impls/backends/`` and its name in ``BACKENDS``; one of
-another package is named in AXIALBENCH_EXTRA_BACKENDS, for measurements that stay at home.
+with its reason, not left out here. A new backend is one file in ``impls/backends/`` and its name in ``BACKENDS``;
+another package's is named in AXIALBENCH_EXTRA_BACKENDS, for measurements that stay at home.
 """
 
 from __future__ import annotations
