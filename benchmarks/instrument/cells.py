@@ -92,7 +92,8 @@ class Selection:
 def left_out(cell: Cell, effort: Effort) -> str:
     """Why ``effort`` does not measure ``cell``; empty if it does.
 
-    Quick effort keeps to ``axes.QUICK``, takes bfloat16 at the smallest R, and lets code be built at one centre.
+    Quick effort keeps to ``axes.QUICK``, takes whole modules and bfloat16 at the smallest R only, and lets code be built
+    at one centre.
     """
     if effort.name != "quick":
         return ""
@@ -104,8 +105,10 @@ def left_out(cell: Cell, effort: Effort) -> str:
             kept = sorted({*axes.QUICK[name], centre[name]})
             return f"quick effort measures {name} = {' and '.join(map(str, kept))}"
     smallest = min(axes.QUICK["R"])
-    if problem.dtype != "float32" and sizes["R"] > smallest:
-        return f"quick effort measures {problem.dtype} at R = {smallest}"
+    if problem.dtype != "float32" and (sizes["R"] > smallest or problem.level == "module"):
+        return f"quick effort measures {problem.dtype} at the core, at R = {smallest}"
+    if problem.level == "module" and sizes["R"] > smallest:
+        return f"quick effort measures whole modules at R = {smallest}"
     built = (problem.operation, problem.level, cell.direction) == axes.QUICK_COMPILED
     if cell.backend in axes.COMPILING and not (built and all(centre[name] == size for name, size in sizes.items())):
         return f"quick effort builds code for {' '.join(axes.QUICK_COMPILED)} at the centre only"
