@@ -92,8 +92,8 @@ class Selection:
 def left_out(cell: Cell, effort: Effort) -> str:
     """Why ``effort`` does not measure ``cell``; empty if it does.
 
-    Quick effort keeps to ``axes.QUICK``, takes whole modules and bfloat16 at the smallest R only, and lets code be built
-    at one centre.
+    Quick effort keeps to ``axes.QUICK``, takes whole modules and bfloat16 at the smallest R only, and has code built at
+    one centre.
     """
     if effort.name != "quick":
         return ""
