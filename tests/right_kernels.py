@@ -38,9 +38,10 @@ def scale_after(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tens
 
 
 def base_two(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """exp2 instead of exp, log2(e) folded into the scale."""
-    bias = None if bias is None else bias.to(torch.promote_types(bias.dtype, q.dtype)) * LOG2E
-    logits = logits_of(q, hide(k, mask), bias, mask, scale=q.shape[-1] ** -0.5 * LOG2E)
+    """exp2 instead of exp, log2(e) folded into the scale; the softmax in float32 at least."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    bias = None if bias is None else bias.to(wide) * LOG2E
+    logits = logits_of(q, hide(k, mask), bias, mask, scale=q.shape[-1] ** -0.5 * LOG2E).to(wide)
     weights = (logits - finite_max(logits)).exp2()
     return divide(weights, weights.sum(-1, keepdim=True)).to(v.dtype) @ hide(v, mask)
 
