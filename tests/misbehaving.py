@@ -54,6 +54,7 @@ TINY = Problem("msa_row", "core", "float32", N_head=2, c=8, R=24, S=3)
 BRIEF = replace(
     EFFORTS["full"], name="brief", rounds=2, processes=2, seconds=0.02, samples=3, warm_up=0.01, patience=8.0
 )
+ALONE = replace(BRIEF, processes=1)
 
 
 def cell(backend: str, direction: str = "forward", problem: Problem = TINY, series: str = "OverR") -> Cell:

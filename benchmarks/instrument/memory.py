@@ -60,8 +60,8 @@ def highest(changes: Any) -> int:
 
 def longest(averages: Any, cuda: bool) -> list[str]:
     """Names of the operators (CPU) or kernels (CUDA) that took the most time."""
-    name = "self_device_time_total" if cuda else "self_cpu_time_total"
-    rows = [(getattr(row, name), row.key) for row in averages if not row.key.startswith("[")]
+    device, name = ("CUDA", "self_device_time_total") if cuda else ("CPU", "self_cpu_time_total")
+    rows = [(getattr(row, name), row.key) for row in averages if row.device_type.name == device and row.key[0] != "["]
     return [key for time, key in sorted(rows, reverse=True)[:KERNELS] if time > 0]
 
 

@@ -27,7 +27,7 @@ FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
 FIRST_GUESS = 0.05
 """Share of a plain matrix product's rate that a backend is expected to reach before its own is known."""
-TELLING = 0.02
+TELLING = 0.01
 """Seconds a call must take for its rate to say something about bigger problems."""
 COMPILE_PATIENCE = 600.0
 SHARE_OF_MEMORY = 0.8
@@ -224,13 +224,19 @@ class Sweep:
                 if finding.status not in OPEN:
                     self.finish(finding)
             group = [finding for finding in group if finding.status in OPEN]
+        if not group:
+            return
         self.take_turns(group)
         for finding in group:
             self.finish(finding)
         for worker in self.pool:
-            if group and worker.pid:
-                with suppress(WorkerFailedError):
-                    worker.ask({"do": "forget"}, self.effort.patience)
+            self.tidy(worker, "forget")
+
+    def tidy(self, worker: WorkerProcess, do: str) -> None:
+        """Have a worker ``rest`` or ``forget``, if it runs. One that cannot is ended, which does as well."""
+        if worker.pid:
+            with suppress(WorkerFailedError):
+                worker.ask({"do": do}, self.effort.patience)
 
     def ask(self, finding: Finding) -> None:
         """Find out, without running it, whether the cell can be measured."""
@@ -244,7 +250,7 @@ class Sweep:
         if "unsupported" in said:
             return finding.end("unsupported", said["unsupported"])
         finding.predicted_bytes, finding.compiles = said["predicted_bytes"], said["compiles"]
-        need = cell.problem.input_bytes + (finding.predicted_bytes or 0)
+        need = cell.problem.input_bytes * len(self.pool) + (finding.predicted_bytes or 0)
         if need > self.limit:
             return finding.end("too_big", f"needs {size(need)}, {size(self.limit)} here")
         seconds = self.expected_seconds(finding)
@@ -287,6 +293,7 @@ class Sweep:
             for finding in self.random.sample(findings, len(findings)):
                 if finding.status in MEASURED and not (finding.compiles and number >= self.effort.compiling_processes):
                     self.time(finding, turn, number)
+            self.tidy(self.pool[number], "rest")
         state, disturbances = machine.between(before, self.state())
         for finding in findings:
             finding.state = state

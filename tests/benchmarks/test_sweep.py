@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from misbehaving import BRIEF, NAMES, TINY, cell
+from misbehaving import ALONE, NAMES, TINY, cell
 
 from benchmarks.instrument import journal
 from benchmarks.instrument.cells import Selection
@@ -96,11 +96,11 @@ def test_measured_memory_is_what_was_predicted(found):
 
 def test_workers_must_see_the_commits_impls(sweep_over, tmp_path):
     with pytest.raises(WrongImplsError, match="does not lie in asv's environment"):
-        sweep_over(tmp_path, env_dir=tmp_path / "env").measure([cell("eager")], Selection())
+        sweep_over(tmp_path, ALONE, env_dir=tmp_path / "env").measure([cell("eager")], Selection())
 
 
 def test_what_would_take_too_long_is_not_tried(sweep_over, tmp_path):
-    hasty = replace(BRIEF, longest_call=1e-12)
+    hasty = replace(ALONE, longest_call=1e-12)
     sweep = sweep_over(tmp_path, hasty)
     (reading,) = sweep.measure([cell("eager")], Selection()).values()
     assert reading["status"] == "not_run"
@@ -108,7 +108,7 @@ def test_what_would_take_too_long_is_not_tried(sweep_over, tmp_path):
 
 
 def test_a_module_keeps_to_its_time(sweep_over, tmp_path):
-    sweep = sweep_over(tmp_path, replace(BRIEF, module_seconds=0.0))
+    sweep = sweep_over(tmp_path, replace(ALONE, module_seconds=0.0))
     (reading,) = sweep.measure([cell("eager")], Selection()).values()
     assert reading["status"] == "not_run"
     assert "its turn did not come" in reading["reason"]
@@ -118,12 +118,12 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path[:0] = [{root!r}, {here!r}]
-from misbehaving import BRIEF, TINY, cell, origin
+from misbehaving import ALONE, TINY, cell, origin
 from dataclasses import replace
 from benchmarks.instrument.cells import Selection
 from benchmarks.instrument.sweep import Sweep
 cells = [cell("eager", problem=replace(TINY, R=R)) for R in range(16, 16 + {n})]
-Sweep("msa_row", origin(Path({results!r})), BRIEF).measure(cells, Selection())
+Sweep("msa_row", origin(Path({results!r})), ALONE).measure(cells, Selection())
 """
 
 
