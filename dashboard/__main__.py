@@ -61,8 +61,12 @@ def _build(arguments: argparse.Namespace) -> int:
         print(f"warning: {finding}", file=sys.stderr)
     data = page_data(read)
     page = write_page(data, arguments.out, asv_pages=_asv(arguments, read))
-    for line in in_short(data):
-        print(f"{line['title']}: use {line['use']}")
+    lines = in_short(data)
+    ran = [line for line in lines if line["answer"] != "nothing ran"]
+    for line in ran:
+        print(f"{line['title']}: {line['answer']}")
+    if len(ran) < len(lines):
+        print(f"(and {len(lines) - len(ran)} more of which nothing ran)")
     print(f"The site lies in {page.resolve()} (open it in a browser; it needs no server)")
     return 0
 

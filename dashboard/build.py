@@ -11,10 +11,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dashboard.operations import describe
+from dashboard.operations import OPERATIONS, describe
 from dashboard.payload import to_json
 
 SITE = Path(__file__).parent / "site"
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "charts.js", "main.js")
 
 
@@ -67,9 +68,23 @@ def in_short(data: dict[str, Any]) -> list[dict[str, str]]:
     """The newest commit's verdicts in words, for readers without JavaScript and for terminals."""
     if not data["views"]:
         return []
+    order = list(OPERATIONS)
+    verdicts = sorted(
+        data["views"][0]["commits"][0]["verdicts"],
+        key=lambda verdict: (
+            verdict["level"] == "module",
+            order.index(verdict["operation"]) if verdict["operation"] in order else len(order),
+            DTYPES.index(verdict["dtype"]) if verdict["dtype"] in DTYPES else len(DTYPES),
+            verdict["direction"],
+        ),
+    )
     return [
-        {"title": _title(verdict), "use": verdict["use"] or "nothing", "text": " ".join(verdict["sentences"])}
-        for verdict in data["views"][0]["commits"][0]["verdicts"]
+        {
+            "title": _title(verdict),
+            "answer": f"use {verdict['answer']}" if verdict["use"] else verdict["answer"],
+            "text": " ".join(verdict["sentences"]),
+        }
+        for verdict in verdicts
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+SPACE = "\u00a0"  # a number and its unit stay on one line
 PREFIXES = {-4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 
 
@@ -12,12 +13,12 @@ def si(value: float, unit: str) -> str:
     if not math.isfinite(value):
         return "unknown"
     if value == 0:
-        return f"0 {unit}"
+        return f"0{SPACE}{unit}"
     rounded = float(f"{value:.3g}")
     power = min(max(math.floor(math.log10(abs(rounded)) / 3 + 1e-9), 0 if unit == "B" else -4), 5)
     if unit == "B" and power == 0:
-        return f"{value:.0f} B"
-    return f"{_plain(rounded / 1000**power)} {PREFIXES[power]}{unit}"
+        return f"{value:.0f}{SPACE}B"
+    return f"{_plain(rounded / 1000**power)}{SPACE}{PREFIXES[power]}{unit}"
 
 
 def ratio(value: float) -> str:

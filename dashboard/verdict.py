@@ -22,13 +22,15 @@ Row = Mapping[Hashable, Any]  # one cell of the history, and under "at" the shor
 
 @dataclass(frozen=True)
 class Verdict:
-    """``use`` names the backend or backends to use ("" if none ran); ``sentences`` say why, and what to beware of.
+    """The answer in a word or two, and the sentences that say why and what to beware of.
 
+    ``use`` names the backends to use: none if nothing ran, or if three or more, or eager, are level with the best.
     ``at`` is the size in the middle of what was measured, ``speedup`` that of the first backend over eager there and
     ``memory`` how many times less memory it takes (None: not known).
     """
 
-    use: str
+    answer: str
+    use: tuple[str, ...]
     sentences: tuple[str, ...]
     at: str = ""
     speedup: float | None = None
@@ -42,9 +44,9 @@ def verdict(cells: Iterable[Row]) -> Verdict:
     """
     rows = _once([row for row in cells if row["size"]])
     timed = [row for row in rows if row["status"] == "ok" and _known(row["seconds"])]
-    warnings = (*_no_room(rows, timed), *_wrong(rows))
+    warnings = (*_no_room(rows, timed), *_wrong(rows), *_disturbed(timed))
     if not timed:
-        return Verdict("", (_nothing(rows), *warnings))
+        return Verdict("nothing ran", (), (_nothing(rows), *warnings))
     fastest_first = sorted((row for row in timed if row["standing"]), key=lambda row: row["seconds"])
     level = {at: [row["backend"] for row in group] for at, group in _by("at", fastest_first).items()}
     best = _best(level, timed)
@@ -53,8 +55,11 @@ def verdict(cells: Iterable[Row]) -> Verdict:
         for name in dict.fromkeys(row["backend"] for row in timed)
         if name != best and all(name in names for names in level.values() if best in names)
     ]
+    clear = not equals or (len(equals) == 1 and EAGER not in (best, *equals))
+    use = (best, *equals) if clear else ()
     return Verdict(
-        _list([best, *equals], "or"),
+        _list(use, "or") if clear else "no clear winner",
+        use,
         (*_speed(best, equals, level, timed), *_against_eager(best, timed), *_memory(timed), *warnings),
         *_facts(best, timed),
     )
@@ -162,6 +167,13 @@ def _wrong(rows: list[Row]) -> Iterable[str]:
         known = [row["error"] for row in group if _known(row["error"])]
         by = f" (up to {max(known):.3g} times the allowed error)" if known else ""
         yield f"Do not use {name}: its results are wrong at {_places([row['at'] for row in group])}{by}."
+
+
+def _disturbed(timed: list[Row]) -> Iterable[str]:
+    """A word of caution where a quarter of the timings or more were disturbed."""
+    disturbed = sum(row["disturbed"] for row in timed)
+    if disturbed and 4 * disturbed >= len(timed):
+        yield f"Other work disturbed {disturbed} of {len(timed)} timings here: measure again on a quiet machine."
 
 
 def _nothing(rows: list[Row]) -> str:

@@ -1,5 +1,5 @@
 /**
- * @typedef {{operation: string, level: string, dtype: string, direction: string, use: string, sentences: string[], at: string, speedup: number | null, memory: number | null}} Verdict
+ * @typedef {{operation: string, level: string, dtype: string, direction: string, answer: string, use: string[], sentences: string[], at: string, speedup: number | null, memory: number | null}} Verdict
  * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells: Record<string, any[]>, verdicts: Verdict[]}} Commit
  * @typedef {{machine: string, env: string, threads: number | null, device: string, device_name: string, python: string, torch: string, commits: Commit[]}} View
  * @typedef {{title: string, algorithm: string, words: string}} Operation

@@ -1,15 +1,16 @@
 "use strict";
 
+const SPACE = "\u00a0"; // a number and its unit stay on one line
 const PREFIXES = ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P"];
 
 /** Three digits and an SI prefix: si(0.00321, "s") is "3.21 ms". @param {number} value @param {string} unit */
 function si(value, unit) {
-  if (value === 0) return `0 ${unit}`;
+  if (value === 0) return `0${SPACE}${unit}`;
   const rounded = Number(value.toPrecision(3));
   const lowest = unit === "B" ? 0 : -4;
   const power = Math.min(Math.max(Math.floor(Math.log10(Math.abs(rounded)) / 3 + 1e-9), lowest), 5);
-  if (unit === "B" && power === 0) return `${value.toFixed(0)} B`;
-  return `${plain(rounded / 1000 ** power)} ${PREFIXES[power + 4]}${unit}`;
+  if (unit === "B" && power === 0) return `${value.toFixed(0)}${SPACE}B`;
+  return `${plain(rounded / 1000 ** power)}${SPACE}${PREFIXES[power + 4]}${unit}`;
 }
 
 /** Three digits without an exponent. @param {number} value */
@@ -27,7 +28,7 @@ function ratio(value) {
 /** percent(0.138) is "14 %". @param {number} share */
 function percent(share) {
   const whole = Math.round(share * 100);
-  return whole < 1 && share > 0 ? "under 1 %" : `${whole} %`;
+  return whole < 1 && share > 0 ? "under 1 %" : `${whole}${SPACE}%`;
 }
 
 /** How many times less (or more) memory: "31× less". @param {number} times eager's bytes over these */

@@ -64,16 +64,16 @@ function verdictOf(commit, cell) {
 }
 
 /** One operation's answer on a card. @param {Cell} cell @param {Verdict} verdict @param {Choices} chosen */
-function glance(cell, { use, at, speedup, memory, sentences }, chosen) {
+function glance(cell, { answer, use, at, speedup, memory, sentences }, chosen) {
   const facts = make("p", { class: "facts" });
-  if (use && speedup !== null) {
+  if (use.length && speedup !== null) {
     facts.append(make("b", {}, ratio(speedup)), " as fast as eager");
     if (memory !== null) facts.append(", ", make("b", {}, memory >= 1.5 ? `1/${Math.round(memory)}` : percent(1 / memory)), " of its memory");
     facts.append(make("span", { class: "quiet" }, ` at ${at.replaceAll("=", " ")}`));
   } else facts.append(shorten(sentences[0], 160));
   const link = make("a", { class: "glance", href: toAddress(chosen) },
     make("span", { class: "title" }, titleOf(cell)),
-    make("p", { class: "use" }, use ? shorten(use, 60) : "nothing ran"), facts);
+    make("p", { class: "use" }, shorten(answer, 60)), facts);
   link.addEventListener("click", (event) => {
     event.preventDefault();
     byId(sectionId(cell)).scrollIntoView();
@@ -94,7 +94,7 @@ function operationSection(view, cells, found, chosen) {
   const verdict = make("div", { class: "verdict" });
   const [first, ...rest] = found.sentences;
   verdict.append(
-    make("p", {}, make("strong", {}, found.use ? `Use ${found.use}. ` : "Nothing to use. "), first),
+    make("p", {}, make("strong", {}, found.use.length ? `Use ${found.answer}. ` : `${found.answer[0].toUpperCase()}${found.answer.slice(1)}. `), first),
     ...(rest.length ? [make("ul", {}, ...rest.map((sentence) => make("li", {}, sentence)))] : []));
   const register = (/** @type {Cell} */ cell) => {
     const name = String(cellsOnPage.size);

@@ -126,7 +126,7 @@ def test_a_cell_shows_the_dataframes_number(watched: Watched, site: Path, result
         & (cells["backend"] == "sdpa") & (cells["direction"] == "forward")
     ].sort_values("S")  # fmt: skip
     row = page.locator("#operation-msa_row-core table").first.locator("tbody tr", has_text="sdpa").first
-    shown = [float(re.search(r"([\d.]+) ms", text)[1]) / 1e3 for text in row.locator(".first").all_inner_texts()]  # type: ignore[index]
+    shown = [float(re.search(r"([\d.]+)\s*ms", text)[1]) / 1e3 for text in row.locator(".first").all_inner_texts()]  # type: ignore[index]
     assert shown == pytest.approx(list(own["seconds"]), rel=5e-3)
     ratios = [float(text.removesuffix("× eager")) for text in row.locator(".second").all_inner_texts()]
     assert ratios == pytest.approx(list(own["speedup"]), rel=5e-3)

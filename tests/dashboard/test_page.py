@@ -198,7 +198,7 @@ def test_the_reader_needs_no_torch(results: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_units(value: float, unit: str, text: str) -> None:
-    assert units.si(value, unit) == text
+    assert units.si(value, unit) == text.replace(" ", "\u00a0")
 
 
 def test_state_of_the_machine_in_words(results: Path) -> None:
