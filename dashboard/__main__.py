@@ -22,6 +22,9 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError, asv_pages.AsvPagesError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        print(f"error: {error}: pip install 'axialbench[site]'", file=sys.stderr)
+        return 2
     return status
 
 

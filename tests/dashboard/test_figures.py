@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -77,3 +78,13 @@ def test_nothing_to_draw_is_an_error_with_a_way_out(tmp_path: Path, capsys: pyte
     (tmp_path / "results").mkdir()
     assert main(["figures", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "f")]) == 2
     assert "no results" in capsys.readouterr().err
+
+
+def test_without_the_library_it_says_what_to_install(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.delitem(sys.modules, "dashboard.figures")
+    monkeypatch.delattr("dashboard.figures")
+    assert main(["figures", "--results", str(results)]) == 2
+    assert "axialbench[site]" in capsys.readouterr().err
