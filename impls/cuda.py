@@ -14,6 +14,7 @@ Limits = Callable[[CoreProblem], Iterable[str]]
 Rules = Callable[[CoreProblem, Capability], Iterable[str]]
 
 LARGEST_GRID = 65_535
+LARGEST_INDEX = 2**31
 HALF = ("bfloat16", "float16")
 
 
@@ -46,3 +47,10 @@ def grid_limits(p: CoreProblem) -> Iterator[str]:
         yield f"batch of {batch:,}: at most {LARGEST_GRID:,}, the CUDA grid; split the batch"
     if p.H > LARGEST_GRID:
         yield f"{p.H:,} heads: at most {LARGEST_GRID:,}, the CUDA grid; split the heads"
+
+
+def flash_index_limit(p: CoreProblem) -> Iterator[str]:
+    """For FlashAttention 2, whose backward pass has 32-bit indices into q, its lengths and widths rounded up."""
+    padded = math.prod(p.batch) * p.H * -(-p.Q // 128) * 128 * max(p.c, 32)
+    if p.training and padded > LARGEST_INDEX:
+        yield f"its backward pass would index {padded:,} elements of q, at most 2^31: split the batch, or use chunked"

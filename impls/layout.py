@@ -78,8 +78,28 @@ def bias_or_mask(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
     return on_keys(mask) if bias is None else bias.masked_fill(~on_keys(mask), -torch.inf)
 
 
+def with_open_rows(both: Tensor) -> tuple[Tensor, Bool[Tensor, "*#B #H #Q 1"]]:
+    """``bias_or_mask`` with every key allowed in rows that allow none, and which rows those are.
+
+    For kernels that are not known to give zeros there: what they give instead is finite, and can be hidden.
+    """
+    if both.dtype == torch.bool:
+        empty = ~both.any(-1, keepdim=True)
+        return both | empty, empty
+    empty = both.detach().amax(-1, keepdim=True) == -torch.inf
+    return both.masked_fill(empty, 0), empty
+
+
 def readable(x: Tensor, alignment: int = 16) -> Tensor:
     """``x`` itself if its last axis is dense and its data begin at a multiple of ``alignment`` bytes, else a copy."""
     if x.stride(-1) == 1 and x.storage_offset() * x.element_size() % alignment == 0:
         return x
     return x.clone(memory_format=torch.contiguous_format)
+
+
+def recording(q: Tensor, bias: Tensor | None) -> Tensor:
+    """``q`` requiring a gradient if ``bias`` does.
+
+    Some kernels look at q, k and v alone to decide whether a backward pass will come, and lose the bias's gradient.
+    """
+    return q.detach().requires_grad_() if bias is not None and bias.requires_grad and not q.requires_grad else q

@@ -6,7 +6,6 @@ of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, and wrong answers that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -15,14 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from impls.cuda import HALF, LARGEST_GRID, Capability, grid_limits, half_only, on_cuda
+from impls.cuda import HALF, LARGEST_GRID, Capability, flash_index_limit, grid_limits, half_only, on_cuda
 from impls.interface import Backend, Traits
-from impls.layout import bias_or_mask, over_one_batch_axis, readable
+from impls.layout import bias_or_mask, over_one_batch_axis, readable, recording, with_open_rows
 from impls.masks import hide
 from impls.problem import CoreProblem
 
 ALL_BUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-LARGEST_INDEX = 2**31
 
 
 def automatic(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -43,11 +41,15 @@ def forced(
 def call(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if bias is not None and q.is_cuda:
         bias = bias.to(q.dtype)  # a kernel may read a float32 bias as half-precision numbers: pytorch#191612
-        if bias.requires_grad and not q.requires_grad:
-            q = q.detach().requires_grad_()  # else the kernel may not keep what a bias's gradient needs: pytorch#188302
-    both = bias_or_mask(bias, mask)
+        q = recording(q, bias)  # pytorch#188302
     q, k, v = (readable(x) for x in (q, hide(k, mask), hide(v, mask)))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if both is None else readable(both))
+    both = bias_or_mask(bias, mask)
+    if both is None:
+        return F.scaled_dot_product_attention(q, k, v)
+    if not q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=readable(both))
+    both, empty = with_open_rows(both)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=readable(both)).masked_fill(empty, 0)
 
 
 def flash_limits(p: CoreProblem) -> Iterable[str]:
@@ -67,9 +69,7 @@ def flash_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
     if p.training and 192 < p.c <= 224 and capability in ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1)):
         yield f"c={p.c}: no backward for widths of 193 to 224 on this GPU; use sdpa_efficient"
     yield from grid_limits(p)
-    padded = math.prod(p.batch) * p.H * -(-p.Q // 128) * 128 * max(p.c, 32)
-    if p.training and padded > LARGEST_INDEX:
-        yield f"its backward would index {padded:,} elements of q, at most 2^31: split the batch, or use sdpa_efficient"
+    yield from flash_index_limit(p)
 
 
 def efficient_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
