@@ -21,11 +21,13 @@ BACKENDS = (
     "chunked",
     "flash_attn",
     "xformers",
+    "flash_attn_3",
+    "flash_attn_4",
     *filter(None, os.environ.get("AXIALBENCH_EXTRA_BACKENDS", "").split(",")),
 )
-COMPILING = ("compiled", "flex")
+COMPILING = ("compiled", "flex", "flash_attn_4")
 """Backends that build code at their first call; how long that takes is a benchmark of its own."""
-CUDA_ONLY = ("sdpa_efficient", "sdpa_cudnn", "flash_attn", "xformers")
+CUDA_ONLY = ("sdpa_efficient", "sdpa_cudnn", "flash_attn", "xformers", "flash_attn_3", "flash_attn_4")
 """Backends that refuse every problem on a CPU."""
 
 DTYPES = ("float32", "bfloat16")
