@@ -73,6 +73,21 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def end_with_parent() -> None:
+    """Have the kernel end this process when its parent ends (Linux only)."""
+    import ctypes
+    import signal
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def end_first() -> None:
+    """Have the kernel choose this process when memory runs out (Linux only)."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
 @dataclass(frozen=True)
 class State:
     """What the machine was doing at one moment: ticks of the CPUs that this process may use, load and clocks."""

@@ -402,6 +402,7 @@ def now() -> datetime:
 
 def from_environment(module: str, cells: list[Cell]) -> dict[str, dict[str, Any]]:
     """The sweep of ``module`` that the environment asks for: see ``effort`` for the variables."""
+    machine.end_with_parent()
     selection = Selection.from_environment()
     sweep = Sweep(module, Origin.from_environment(), effort())
     return sweep.measure([cell for cell in cells if selection.has(cell)], selection)

@@ -6,7 +6,6 @@ installed; and says where that lies, so that the sweep can make sure.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib.util
 import json
@@ -219,23 +218,15 @@ def limit_memory(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (used + limit + SLACK, resource.RLIM_INFINITY))
 
 
-def die_with_parent() -> None:
-    """Let the kernel end this process when its parent dies, and pick it first when memory runs out (Linux only)."""
-    import ctypes
-    import signal
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
-
-
 def main() -> None:
     """Read settings, then orders from standard input, a JSON object a line; answer on what was standard output."""
-    die_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     import_suite()
+    from benchmarks.instrument import machine
+
+    machine.end_with_parent()
+    machine.end_first()
     worker = Worker(**json.loads(sys.stdin.readline()))
     print("{}", file=answers, flush=True)
     for line in sys.stdin:
