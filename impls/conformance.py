@@ -16,7 +16,7 @@ from impls.budget import Budget, budget, run
 from impls.cases import Case, cases
 from impls.interface import Backend, UnsupportedProblem
 
-__all__ = ["Case", "Check", "Verdict", "cases", "claimed", "compare", "judge"]
+__all__ = ["Case", "Check", "Verdict", "cases", "compare", "judge", "judge_parts"]
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,6 @@ class Verdict:
         return max((check.ratio for check in self.checks), default=0.0)
 
 
-def claimed(backend: Backend, case: Case) -> Case:
-    """The most of ``case`` that ``backend`` says it can do: all of it, without the bias's gradient, or forward only.
-
-    Gives ``case`` itself when it can do nothing of it.
-    """
-    parts = (case, case.with_(grad=tuple(name for name in case.grad if name != "bias")), case.with_(grad=()))
-    return next((part for part in parts if not backend.why_not(part.core())), case)
-
-
 def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
@@ -101,6 +92,19 @@ def judge(backend: Backend, case: Case) -> Verdict:
     checks = tuple(compare(name, answer[name], expected) for name in answer)
     reasons += [str(check) for check in checks if not check.ratio <= 1]
     return Verdict(case, "failed" if reasons else "passed", tuple(reasons), checks)
+
+
+def judge_parts(backend: Backend, case: Case) -> list[Verdict]:
+    """Judge the most of ``case`` that ``backend`` takes: all, else without the bias's gradient, else forward only.
+
+    The last is the verdict; those before it say what was declined, and why.
+    """
+    verdicts = []
+    for grad in dict.fromkeys((case.grad, tuple(name for name in case.grad if name != "bias"), ())):
+        verdicts.append(judge(backend, case.with_(grad=grad)))
+        if verdicts[-1].status != "declined":
+            break
+    return verdicts
 
 
 @lru_cache(maxsize=1024)

@@ -193,9 +193,9 @@ def get(name: str) -> Backend:
     group ``axialbench.backends``. Raises ValueError for an unknown name (suggesting the nearest) and ImportError when
     another package's entry point cannot be loaded.
     """
-    one_of("backend", name, tuple(names()))
     if name in _ours():
         return _ours()[name]
+    one_of("backend", name, tuple(names()))
     point = _plugins()[name]
     try:
         found = point.load()

@@ -27,15 +27,6 @@ class Summary:
     def note(self, section: str, backend: str, reason: str, count: int = 1) -> None:
         self.node.user_properties.append(("axialbench", (section, backend, reason, count)))
 
-    def declined(self, backend: str, reason: str) -> None:
-        self.note("declined", backend, reason)
-
-    def not_judged(self, backend: str, reason: str) -> None:
-        self.note("not_judged", backend, reason)
-
-    def not_tried(self, backend: str, reason: str, count: int) -> None:
-        self.note("not_tried", backend, reason, count)
-
 
 @pytest.fixture
 def summary(request: pytest.FixtureRequest) -> Summary:

@@ -1,0 +1,151 @@
+"""What ``python -m impls check`` found: as text, as JSON, as a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from impls.columns import aligned
+from impls.conformance import Check, Verdict
+from impls.problem import OPERATIONS
+
+HEADER = ["cases", "dtype", "mask", "direction", "verdict", "worst", "error", "budget", "ratio"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All verdicts on one kernel, and its failures at their smallest, one for every symptom and family of cases."""
+
+    target: str
+    verdicts: tuple[Verdict, ...]
+    smallest: tuple[Verdict, ...]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many cases passed, failed, were declined, were not judged."""
+        return Counter(verdict.status for verdict in self.verdicts)
+
+    @property
+    def passed(self) -> bool:
+        """Something that asks for computing was judged, and nothing failed."""
+        computed = any(verdict.status == "passed" and verdict.case.core().scores for verdict in self.verdicts)
+        return computed and not self.counts["failed"]
+
+    @property
+    def headline(self) -> str:
+        counted = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in self.counts.items())
+        verdict = "right" if self.passed else "WRONG" if self.counts["failed"] else "NOT JUDGED: nothing could be run"
+        return f"{self.target}: {verdict} ({counted or 'no cases'})"
+
+    def again(self, verdict: Verdict) -> str:
+        """The command that repeats one case."""
+        return f"python -m impls check {self.target} --case {shlex.quote(str(verdict.case))}"
+
+    def refusals(self) -> Counter[tuple[str, str]]:
+        """How often each reason stood in the way of a verdict."""
+        kinds = ("declined", "not_judged")
+        return Counter((v.status, reason) for v in self.verdicts if v.status in kinds for reason in v.reasons)
+
+
+def rows(report: Report) -> Iterator[list[str]]:
+    """A line for each operation, dtype, mask and direction, and for each dtype of the other kinds of case."""
+    together: dict[tuple[str, str, str, str], list[Verdict]] = {}
+    for verdict in report.verdicts:
+        case = verdict.case
+        detail = (case.mask, case.direction) if case.kind in OPERATIONS else ("", "")
+        together.setdefault((case.kind, case.dtype, *detail), []).append(verdict)
+    for (kind, dtype, mask, direction), verdicts in together.items():
+        statuses = Counter(verdict.status for verdict in verdicts)
+        title = kind if len(verdicts) == 1 else f"{kind} ({len(verdicts)})"
+        yield [title, dtype, mask, direction, overall(statuses), *worst(verdicts)]
+
+
+def overall(statuses: Counter[str]) -> str:
+    if statuses["failed"]:
+        total = sum(statuses.values())
+        return "FAILED" if total == 1 else f"FAILED {statuses['failed']} of {total}"
+    return "passed" if statuses["passed"] else "not judged" if statuses["not_judged"] else "declined"
+
+
+def worst(verdicts: list[Verdict]) -> list[str]:
+    """Tensor, error, budget and ratio of the worst element in all of ``verdicts``."""
+    checks = [check for verdict in verdicts for check in verdict.checks]
+    if not checks:
+        return ["", "", "", ""]
+    check: Check = max(checks, key=lambda check: check.ratio)
+    return [check.tensor, f"{check.error:.1e}", f"{check.budget:.1e}", f"{check.ratio:.2g}"]
+
+
+def as_text(report: Report) -> str:
+    """The table, then what was declined and why, then each failure at its smallest with the command to repeat it."""
+    parts = [aligned([HEADER, *rows(report)], 40)]
+    for (status, reason), n in report.refusals().items():
+        parts.append(f"{status.replace('_', ' ')} ({n} cases): {reason}")
+    for verdict in report.smallest:
+        told = "\n".join(f"    {reason}" for reason in verdict.reasons)
+        parts.append(f"FAILED, at its smallest:\n{told}\n  repeat it with\n    {report.again(verdict)}")
+    return "\n\n".join([*parts, report.headline])
+
+
+def as_json(report: Report) -> str:
+    """Everything, with numbers that are not finite as strings."""
+    described = {
+        "target": report.target,
+        "passed": report.passed,
+        "counts": dict(report.counts),
+        "verdicts": [plain(verdict) for verdict in report.verdicts],
+        "smallest": [plain(verdict) | {"command": report.again(verdict)} for verdict in report.smallest],
+    }
+    return json.dumps(finite(described), indent=1)
+
+
+def plain(verdict: Verdict) -> dict[str, Any]:
+    case = verdict.case
+    return {
+        "case": str(case),
+        "kind": case.kind,
+        "dtype": case.dtype,
+        "mask": case.mask,
+        "direction": case.direction,
+        "status": verdict.status,
+        "reasons": verdict.reasons,
+        "checks": [asdict(check) for check in verdict.checks],
+    }
+
+
+def finite(x: Any) -> Any:
+    """``x`` with infinities and NaN as strings, which JSON has no numbers for."""
+    if isinstance(x, dict):
+        return {key: finite(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(value) for value in x]
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def as_html(report: Report) -> str:
+    """One page that needs nothing else."""
+
+    def line(cells: list[str], tag: str = "td") -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    failures = "".join(
+        f"<li>{'<br>'.join(html.escape(reason) for reason in v.reasons)}<pre>{html.escape(report.again(v))}</pre></li>"
+        for v in report.smallest
+    )
+    refusals = "".join(
+        f"<li>{html.escape(f'{status}: {reason} ({n} cases)')}</li>"
+        for (status, reason), n in report.refusals().items()
+    )
+    table = line(HEADER, "th") + "".join(line(row) for row in rows(report))
+    return (
+        "<!doctype html><meta charset=utf-8>"
+        f"<title>{html.escape(report.headline)}</title>"
+        "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.2em 1em .2em 0;text-align:left}</style>"
+        f"<h1>{html.escape(report.headline)}</h1><ul>{failures}</ul><ul>{refusals}</ul><table>{table}</table>"
+    )

@@ -1,0 +1,226 @@
+"""``python -m impls check``: right and wrong kernels, found, judged, shrunk and reported."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from mutants import MUTANTS
+
+import impls
+from impls.__main__ import main
+from impls.cases import ROW, Case, cases
+from impls.check import chosen, load
+from impls.conformance import judge
+from impls.interface import Backend
+from impls.shrink import shrink, simpler, symptom
+
+ROOT = Path(impls.__file__).parent.parent
+KERNELS = """
+import impls
+right = impls.get("eager").attend
+
+def good(q, k, v, bias=None, mask=None):
+    "Right, without a bias."
+    if bias is not None:
+        raise NotImplementedError("takes no bias")
+    return right(q, k, v, bias, mask)
+
+def forward(q, k, v, bias=None, mask=None):
+    if any(x is not None and x.requires_grad for x in (q, k, v, bias)):
+        raise NotImplementedError("has no backward")
+    return right(q, k, v, bias, mask)
+
+def tail_dropped(q, k, v, bias=None, mask=None):
+    n = k.shape[-2] // 4 * 4 or k.shape[-2]
+    bias = None if bias is None else bias.expand(*bias.shape[:-1], k.shape[-2])[..., :n]
+    return right(q, k[..., :n, :], v[..., :n, :], bias, None if mask is None else mask[..., :n])
+
+def never(q, k, v, bias=None, mask=None):
+    raise NotImplementedError("only on Sundays")
+
+backend = impls.Backend("half", "half precision only", right, limits=lambda p: ["half precision only"] * (
+    p.dtype not in ("bfloat16", "float16")))
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("kernels", None)
+
+
+def check(*arguments: str) -> int:
+    return main(["check", *arguments])
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    code = check(*arguments, "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert code == (0 if result["passed"] else 1)
+    return result
+
+
+def test_a_right_kernel_passes_and_what_it_declines_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("kernels:good", "--quick", "--dtypes", "float32,bfloat16") == 0
+    out = capsys.readouterr().out
+    assert "kernels:good: right (" in out
+    assert "): takes no bias" in out
+    assert "FAILED" not in out
+
+
+def test_a_wrong_kernel_fails_at_its_smallest_and_can_be_repeated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = report(capsys, "kernels:tail_dropped", "--quick", "--dtypes", "float32")
+    assert not result["passed"]
+    smallest = [Case.parse(verdict["case"]) for verdict in result["smallest"]]
+    assert {(case.batch, case.H, case.Q, case.K) for case in smallest} == {((), 1, 1, 5)}
+    python, dash_m, module, *arguments = shlex.split(result["smallest"][0]["command"])
+    assert (python, dash_m, module) == ("python", "-m", "impls")
+    assert main(arguments) == 1
+    assert "kernels:tail_dropped: WRONG (1 failed)" in capsys.readouterr().out
+
+
+def test_operations_dtypes_and_direction_narrow_what_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(
+        capsys, "kernels:good", "--ops", "msa_column,template_pointwise", "--dtypes", "float32", "--forward-only"
+    )
+    assert {v["kind"] for v in result["verdicts"]} & set(impls.problem.OPERATIONS) == {
+        "msa_column",
+        "template_pointwise",
+    }
+    assert {v["dtype"] for v in result["verdicts"]} == {"float32"}
+    assert {v["direction"] for v in result["verdicts"]} == {"forward"}
+    assert set(result["counts"]) == {"passed"}, "operations without a bias bring no case that has one"
+
+
+def test_a_kernel_without_backward_is_judged_forward(capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(capsys, "kernels:forward", "--quick")
+    directions = {(v["status"], v["direction"]) for v in result["verdicts"] if v["kind"] == "lengths"}
+    assert directions == {("declined", "training"), ("passed", "forward")}
+
+
+def test_a_backend_claims_what_its_limits_let_through(capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(capsys, "kernels:backend", "--quick")
+    assert {v["dtype"] for v in result["verdicts"] if v["status"] == "passed"} == {"bfloat16", "float16"}
+
+
+def test_nothing_run_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("kernels:never", "--quick") == 1
+    assert "NOT JUDGED: nothing could be run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["kernels:godo"], "has no attribute 'godo'"),
+        (["no_such_module:kernel"], "No module named 'no_such_module'"),
+        (["kernels:number"], "expected an impls.Backend or a callable"),
+        (["eagre"], "did you mean 'eager'"),
+        (["eager", "--case", "kind=msa_row batch=2"], "a case needs H, Q, K, c as well"),
+    ],
+)
+def test_what_cannot_be_found_is_said(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--ops", "msa_rows"), ("--dtypes", "float23")])
+def test_wrong_options_suggest_the_nearest(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        check("eager", option, value)
+    assert f"did you mean '{value[:4]}" in capsys.readouterr().err
+
+
+def test_the_page_stands_alone_and_escapes(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    check("kernels:tail_dropped", "--quick", "--ops", "msa_column", "--dtypes", "float32", "--html", str(page))
+    text = page.read_text()
+    assert "kernels:tail_dropped: WRONG" in text
+    assert "python -m impls check kernels:tail_dropped --case &#x27;kind=" in text
+    assert "http" not in text
+
+
+def test_a_compiling_backend_is_given_few_shapes() -> None:
+    slow = Backend("slow", "", impls.get("eager").attend, traits=impls.Traits(compiles=True))
+    assert len({case.core() for case in chosen(slow)}) < 10
+    assert len(chosen(impls.get("eager"))) == len(cases())
+
+
+# Shrinking
+
+
+def mutant(name: str) -> Backend:
+    return Backend(name, "", MUTANTS[name].attend)
+
+
+@pytest.mark.parametrize(
+    ("name", "smallest"),
+    [
+        ("zeros", "kind=msa_row batch= H=1 Q=1 K=1 c=1"),
+        ("mask_inverted", "kind=msa_row batch= H=1 Q=1 K=1 c=1 mask=random"),
+        ("dk_zero", "kind=msa_row batch= H=1 Q=1 K=2 c=1 grad=k"),
+        ("last_key_dropped_at_odd_lengths", "kind=msa_row batch= H=1 Q=1 K=3 c=1"),
+        ("dbias_zero", "kind=msa_row batch= H=1 Q=1 K=2 c=1 bias_shape=1x1x2 grad=bias"),
+    ],
+)
+def test_failures_shrink_to_what_shows_the_fault(name: str, smallest: str) -> None:
+    start = judge(mutant(name), ROW.with_(mask="full_row", quirks=("heads_last",)))
+    assert start.status == "failed"
+    found = shrink(mutant(name), start)
+    assert (found.status, str(found.case)) == ("failed", smallest)
+
+
+def test_a_failure_of_another_kind_is_no_smaller_failure() -> None:
+    def raises_at_one_head(q, k, v, bias, mask):
+        if q.shape[-3] == 1:
+            raise RuntimeError("one head")
+        return torch.zeros_like(q)
+
+    backend = Backend("two", "", raises_at_one_head)
+    found = shrink(backend, judge(backend, ROW.with_(grad=())))
+    assert found.case.H == 2
+    assert symptom(found) == "wrong numbers"
+
+
+def test_simpler_cases_are_valid_and_differ() -> None:
+    for case in cases()[::11]:
+        for other in simpler(case):
+            assert other != case
+            assert other.inputs().q.shape[-1] == other.c
+
+
+# Somebody else's package
+
+
+def test_the_example_package_is_installed_found_and_judged(tmp_path: Path) -> None:
+    source, site = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(ROOT / "examples" / "my_kernel", source)
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*install, "--target", str(site), str(source)], check=True)
+    paths = {"PYTHONPATH": f"{site}:{ROOT}"}
+
+    def impls_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "impls", *arguments]
+        return subprocess.run(command, env=paths, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert "my_kernel" in impls_command().stdout
+    for target in ("my_kernel", "my_kernel:attend"):
+        result = impls_command("check", target, "--quick")
+        assert (result.returncode, f"{target}: right (" in result.stdout) == (0, True), result.stdout + result.stderr
+
+
+def test_a_name_or_a_path_is_loaded() -> None:
+    assert load("eager") is impls.get("eager")
+    assert load("kernels:good").summary == "Right, without a bias."
+    assert load("kernels:backend").name == "half"
