@@ -22,8 +22,7 @@ from impls.layout import over_one_batch_axis
 from impls.masks import hide, on_keys
 
 LOGITS_IN_CACHE = 2**20  # 4 MB in float32
-LONGEST_KEYS = 1024
-FEWEST_QUERIES = 16
+FEWEST_QUERIES = 64
 LOG2_E = math.log2(math.e)
 ALL = slice(None)
 
@@ -53,16 +52,16 @@ def chunked_attention(
 
 
 def tile_for(q: Float[Tensor, "N H Q c"], k: Float[Tensor, "N H K c"]) -> Tile:
-    """A tile whose logits stay in cache, of whole rows unless they are very long."""
+    """A tile whose logits stay in cache: of whole rows unless fewer than FEWEST_QUERIES of them would fit."""
     (N, H, Q, _), K = q.shape, k.shape[-2]
-    key = even(K, LONGEST_KEYS)
-    query = even(Q, max(FEWEST_QUERIES, LOGITS_IN_CACHE // (H * key)))
-    return Tile(even(N, max(1, LOGITS_IN_CACHE // (H * query * key))), query, key)
+    key = even(K, LOGITS_IN_CACHE // (H * min(Q, FEWEST_QUERIES)))
+    query = even(Q, LOGITS_IN_CACHE // (H * key))
+    return Tile(even(N, LOGITS_IN_CACHE // (H * query * key)), query, key)
 
 
 def even(length: int, longest: int) -> int:
-    """The size of equal parts of ``length``, as few as can be while none is longer than ``longest``."""
-    return math.ceil(length / math.ceil(length / longest))
+    """The size of equal parts of ``length``, as few as can be while none is longer than ``longest`` (at least 1)."""
+    return math.ceil(length / math.ceil(length / max(longest, 1)))
 
 
 class ChunkedAttention(torch.autograd.Function):

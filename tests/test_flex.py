@@ -1,0 +1,66 @@
+"""FlexAttention reads bias and mask by index, along whichever axes they are broadcast."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+import impls
+from impls.backends import flex
+
+SHAPE = (2, 3, 2, 4, 5)  # two leading axes, heads, queries, keys
+
+
+@pytest.mark.parametrize("kept", list(product([True, False], repeat=len(SHAPE))), ids=str)
+def test_entry_is_that_of_the_expanded_tensor(kept: tuple[bool, ...]) -> None:
+    x = torch.randn([n if keep else 1 for n, keep in zip(SHAPE, kept, strict=True)])
+    n, head, query, key = torch.meshgrid(*(torch.arange(size) for size in (6, *SHAPE[2:])), indexing="ij")
+    read = flex.entry(x, *flex.along_axes(n, SHAPE[:2]), head, query, key)
+    assert torch.equal(read, x.expand(SHAPE).flatten(0, 1))
+
+
+def test_compiled_with_a_bias_that_no_flattening_could_keep_small() -> None:
+    backend = impls.get("flex")
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 2, n, 16, generator=generator) for n in (20, 23, 23))
+    bias = torch.randn(2, 1, 2, 20, 23, generator=generator, requires_grad=True)
+    mask = torch.rand(2, 3, 23, generator=generator) < 0.7
+    mask[1, 2] = False
+    k = k.masked_fill(~mask[:, :, None, :, None], torch.nan)
+    if reasons := backend.why_not(impls.CoreProblem((2, 3), 2, 20, 23, 16, bias_shape=(2, 1, 2, 20, 23), mask=True)):
+        pytest.skip("; ".join(reasons))
+    with torch.no_grad():
+        bias[:, :, :, 3] = -torch.inf
+        o = backend(q, k, v, bias, mask)
+    torch.testing.assert_close(o, impls.reference.attention(q, k, v, bias.detach(), mask).float())
+    assert not o[1, 2].any()
+    assert not o[:, :, :, 3].any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"training": True}, "no backward pass on CPUs"),
+        ({"bias_shape": (1,), "bias_grad": True}, "no backward pass on CPUs"),
+        ({"dtype": "float64"}, "no float64"),
+    ],
+)
+def test_limits_on_a_cpu(changes: dict, words: str) -> None:
+    assert words in "; ".join(flex.limits(impls.CoreProblem((2,), 2, 4, 5, 8, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float64"}, "no float64"),
+        ({"c": 8}, "at least 16 wide"),
+        ({"batch": (256, 256)}, "65,536: at most 65,535"),
+        ({"batch": (16_384,), "H": 4, "Q": 1}, "fewer than 128 queries at most 65,535"),
+    ],
+)
+def test_rules_for_gpus(changes: dict, words: str) -> None:
+    base = {"batch": (128,), "H": 8, "Q": 256, "K": 256, "c": 32, "device": "cuda", "training": True}
+    assert list(flex.cuda_rules(impls.CoreProblem(**base), (9, 0))) == []
+    assert words in "; ".join(flex.cuda_rules(impls.CoreProblem(**{**base, **changes}), (9, 0)))
