@@ -82,7 +82,8 @@ def ability(backend: Backend, device: str) -> Ability:
     reasons = tuple(dict.fromkeys(reason for answer in answers.values() for reason in answer))
     possible = [choice for choice, answer in answers.items() if not answer]
     if not possible:
-        return Ability(False, "no", reasons)
+        everywhere = tuple(reason for reason in reasons if all(reason in answer for answer in answers.values()))
+        return Ability(False, "no", everywhere or reasons)
     limited = "; ".join(limits(possible))
     return Ability(True, f"yes: {limited}" if limited else "yes", reasons)
 

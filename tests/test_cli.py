@@ -74,6 +74,7 @@ def no_bias_gradient(p: CoreProblem) -> list[str]:
     [
         (lambda p: [], "yes", ()),
         (lambda p: ["needs a GPU"], "no", ("needs a GPU",)),
+        (lambda p: ["needs a GPU", *half_without_bias(p)], "no", ("needs a GPU",)),
         (forward_only, "yes: forward only", ("has no backward",)),
         (half_without_bias, "yes: problems without a bias; bfloat16, float16", ("half only", "no bias")),
         (no_bias_gradient, "yes: not training with a bias", ("no gradient of the bias",)),
