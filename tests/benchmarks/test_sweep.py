@@ -114,6 +114,26 @@ def test_a_module_keeps_to_its_time(sweep_over, tmp_path):
     assert "its turn did not come" in reading["reason"]
 
 
+def git(*arguments):
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=True).stdout
+
+
+def test_the_oldest_commit_can_be_measured(sweep_over, tmp_path):
+    """What it lacks is absent; the rest is measured by today's suite."""
+    if git("rev-parse", "--is-shallow-repository").strip() == b"true":
+        pytest.skip("this clone is shallow: the oldest commit is not in it")
+    oldest, *_ = git("rev-list", "--reverse", "HEAD", "--", "impls/interface.py").decode().split()
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(installed)], input=git("archive", oldest, "impls"), check=True)
+    block = replace(TINY, level="module", mask="padding")
+    cells = [cell("eager"), cell("eager", "training"), cell("sdpa")]
+    cells.append(cell("eager", problem=block, series="Block"))
+    sweep = sweep_over(tmp_path / "results", ALONE, [installed], env_dir=installed)
+    readings = sweep.measure(cells, Selection())
+    assert [readings[c.place]["status"] for c in cells] == ["ok", "ok", "absent", "absent"]
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
