@@ -6,123 +6,27 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from benchmarks.instrument import journal, machine, origin
 from benchmarks.instrument.cells import Cell, Selection, left_out
 from benchmarks.instrument.effort import Effort, effort, parse_memory
+from benchmarks.instrument.findings import MEASURED, OPEN, Finding, by_problem, merge, now, reading, rounded
+from benchmarks.instrument.forecast import Forecast
 from benchmarks.instrument.origin import Origin
-from benchmarks.instrument.problems import Problem
 from benchmarks.instrument.progress import Progress
 from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
 
-MEASURED = ("ok", "inaccurate")
-OPEN = ("", *MEASURED)
-"""Statuses of a cell that is still to be timed."""
 FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
-FIRST_GUESS = 0.05
-"""Share of a plain matrix product's rate that a backend is expected to reach before its own is known."""
-TELLING = 0.01
-"""Seconds a call must take for its rate to say something about bigger problems."""
 COMPILE_PATIENCE = 600.0
 SHARE_OF_MEMORY = 0.8
 
 
 class WrongImplsError(RuntimeError):
     """The workers import another ``impls`` than the commit's."""
-
-
-@dataclass
-class Finding:
-    """What is known about one measurement: a cell that may stand in several series."""
-
-    cells: list[Cell]
-    status: str = ""
-    reason: str = ""
-    predicted_bytes: int | None = None
-    compiles: bool = False
-    bytes: int | None = None
-    compile_seconds: float | None = None
-    error: float | None = None
-    errors: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    kernels: list[str] = field(default_factory=list)
-    state: dict[str, Any] = field(default_factory=dict)
-    disturbances: list[str] = field(default_factory=list)
-    first_seconds: float = 0.0
-    call_seconds: float = 0.0
-    samples: list[float] = field(default_factory=list)
-    host: list[float] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-    processes: list[int] = field(default_factory=list)
-
-    @property
-    def cell(self) -> Cell:
-        """One of the cells: they ask the same."""
-        return self.cells[0]
-
-    @property
-    def order(self) -> dict[str, Any]:
-        """What to tell a worker about it."""
-        cell = self.cell
-        return {"problem": asdict(cell.problem), "backend": cell.backend, "direction": cell.direction}
-
-    @property
-    def flops(self) -> int:
-        """Work of one call."""
-        return self.cell.problem.flops(self.cell.direction)
-
-    def end(self, status: str, reason: str) -> None:
-        """Give up on it."""
-        self.status, self.reason = status, reason
-
-    def judge(self) -> None:
-        """``ok`` or ``inaccurate``, from the errors."""
-        for name, found in self.errors.items():
-            if found["error"] is None:
-                self.error = None
-                return self.end("inaccurate", f"{name} is not finite")
-        ratios = {name: found["error"] / found["budget"] for name, found in self.errors.items()}  # type: ignore[operator]
-        worst = max(ratios, key=ratios.__getitem__)
-        self.error = float(f"{ratios[worst]:.4g}")
-        if self.error > 1:
-            return self.end("inaccurate", f"{worst} is {self.error:.3g} times its error budget off")
-        return self.end("ok", "")
-
-    def records(self, sweep: str, device: str) -> Iterable[dict[str, Any]]:
-        """The journal's lines: one for each series."""
-        for cell in self.cells:
-            record: dict[str, Any] = {
-                "record": "cell", "sweep": sweep, "time": now().isoformat(timespec="seconds"), "cell": cell.key,
-                "module": cell.module, "series": cell.series, "params": cell.params, "direction": cell.direction,
-                "status": self.status, "reason": self.reason, "predicted_bytes": self.predicted_bytes,
-                "problem": cell.problem.as_dict() | {"device": device, "flops": self.flops},
-            }  # fmt: skip
-            if self.status in MEASURED:
-                record |= {
-                    "seconds": {
-                        "samples": self.samples, "rounds": self.rounds, "processes": self.processes,
-                        "host": self.host or None,
-                    },
-                    "compile_seconds": self.compile_seconds, "bytes": self.bytes, "error": self.error,
-                    "errors": self.errors, "kernels": self.kernels, "state": self.state,
-                    "disturbed": bool(self.disturbances), "disturbances": self.disturbances,
-                }  # fmt: skip
-            yield record
-
-
-def reading(record: dict[str, Any]) -> dict[str, Any]:
-    """The part of a journal's record that asv's benchmarks return."""
-    return {
-        "status": record["status"],
-        "reason": record["reason"],
-        "samples": (record.get("seconds") or {}).get("samples"),
-        **{name: record.get(name) for name in ("bytes", "error", "compile_seconds")},
-    }
 
 
 class Sweep:
@@ -142,7 +46,6 @@ class Sweep:
         }  # fmt: skip
         self.pool = [WorkerProcess(settings, environ) for _ in range(effort.processes)]
         self.random = random.Random(self.id)
-        self.rates: dict[tuple[str, ...], float] = {}
         self.readings: dict[str, dict[str, Any]] = {}
         self.timed = 0.0
 
@@ -177,7 +80,7 @@ class Sweep:
         env_dir, found = self.origin.env_dir, said.pop("impls")
         if env_dir is not None and not is_under(found, str(env_dir)):
             raise WrongImplsError(f"the workers import {found}, which does not lie in asv's environment {env_dir}")
-        self.device, self.matmul = said["device"], said.pop("rates")
+        self.device, self.forecast = said["device"], Forecast(said.pop("rates"))
         free = said.pop("free_bytes")
         if self.device == "cuda":
             self.limit = memory_limit(self.environ, free)
@@ -203,7 +106,11 @@ class Sweep:
             if record["record"] == "sweep" and record["module"] == self.module:
                 if all(record.get(name) == value for name, value in self.identity.items()):
                     sweeps.add(record["sweep"])
-            elif record["record"] == "cell" and record["sweep"] in sweeps and moment(record["time"]) > oldest:
+            elif (
+                record["record"] == "cell"
+                and record["sweep"] in sweeps
+                and datetime.fromisoformat(record["time"]) > oldest
+            ):
                 done[record["cell"]] = reading(record)
         for finding in findings:
             if finding.cell.key in done:
@@ -214,7 +121,7 @@ class Sweep:
         """A rough cost of measuring it, for the progress line."""
         if left_out(finding.cell, self.effort):
             return 0.0
-        return min(self.expected_seconds(finding), self.effort.longest_call) + 0.1
+        return min(self.forecast.seconds(finding), self.effort.longest_call) + 0.1
 
     def measure_group(self, group: list[Finding]) -> None:
         """Measure all cells of one problem, side by side."""
@@ -253,7 +160,7 @@ class Sweep:
         need = cell.problem.input_bytes * len(self.pool) + (finding.predicted_bytes or 0)
         if need > self.limit:
             return finding.end("too_big", f"needs {size(need)}, {size(self.limit)} here")
-        seconds = self.expected_seconds(finding)
+        seconds = self.forecast.seconds(finding)
         if seconds > self.effort.longest_call:
             allowed = f"{self.effort.name} effort allows {self.effort.longest_call:g} s"
             return finding.end("not_run", f"would take about {seconds:.2g} s a call; {allowed}")
@@ -298,8 +205,7 @@ class Sweep:
         for finding in findings:
             finding.state = state
             finding.disturbances += disturbances
-            if finding.samples and min(finding.samples) > TELLING:
-                self.rates[self.kind(finding)] = finding.flops / min(finding.samples)
+            self.forecast.learn(finding)
 
     def time(self, finding: Finding, turn: int, number: int) -> None:
         """One round of one cell in one process, which is warmed up first if it has not run the cell before."""
@@ -329,40 +235,14 @@ class Sweep:
         self.readings |= {cell.place: reading(records[0]) for cell in finding.cells}
         self.progress.step(finding.cell.key)
 
-    def kind(self, finding: Finding) -> tuple[str, ...]:
-        """What cells must share for one's rate to say something about the other's."""
-        problem = finding.cell.problem
-        return problem.operation, problem.level, problem.dtype, finding.cell.backend, finding.cell.direction
-
-    def expected_seconds(self, finding: Finding) -> float:
-        """Seconds that one call should take, by the rate at the biggest problem so far."""
-        guess = FIRST_GUESS * self.matmul[finding.cell.problem.dtype]
-        return finding.flops / self.rates.get(self.kind(finding), guess)
-
     def patience(self, finding: Finding, calls: int) -> float:
         """Seconds to wait for ``calls`` calls before a worker counts as hung."""
-        known = finding.call_seconds or self.expected_seconds(finding)
+        known = finding.call_seconds or self.forecast.seconds(finding)
         return self.effort.patience + 3 * calls * known + (COMPILE_PATIENCE if finding.compiles else 0)
 
     def state(self) -> machine.State:
         """The machine's state now."""
         return machine.state([worker.pid for worker in self.pool if worker.pid], self.device)
-
-
-def merge(cells: Iterable[Cell]) -> list[Finding]:
-    """One finding for all cells with the same key."""
-    found: dict[str, Finding] = {}
-    for cell in cells:
-        found.setdefault(cell.key, Finding([])).cells.append(cell)
-    return list(found.values())
-
-
-def by_problem(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one problem together, small problems first: their rates predict what big ones take."""
-    groups: dict[Problem, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(finding.cell.problem, []).append(finding)
-    return [groups[problem] for problem in sorted(groups, key=lambda p: (p.flops("forward"), p.key))]
 
 
 def memory_limit(environ: dict[str, str], free: int | None = None) -> int:
@@ -383,21 +263,6 @@ def size(n: int) -> str:
         if n >= scale:
             return f"{n / scale:.3g} {unit}"
     return f"{n} bytes"
-
-
-def rounded(seconds: float) -> float:
-    """Five digits: more than any clock here can tell."""
-    return float(f"{seconds:.5g}")
-
-
-def moment(text: str) -> datetime:
-    """A time of the journal."""
-    return datetime.fromisoformat(text)
-
-
-def now() -> datetime:
-    """The time, UTC."""
-    return datetime.now(UTC)
 
 
 def from_environment(module: str, cells: list[Cell]) -> dict[str, dict[str, Any]]:

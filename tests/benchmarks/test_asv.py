@@ -13,9 +13,9 @@ from asv.results import Results
 from misbehaving import cell, origin
 
 from benchmarks.instrument import journal, plugin
+from benchmarks.instrument.findings import Finding
 from benchmarks.instrument.origin import Origin, dirty, instrument, warnings
 from benchmarks.instrument.rebuild import rebuild
-from benchmarks.instrument.sweep import Finding
 from benchmarks.suite import series_of
 
 ROOT = Path(__file__).resolve().parents[2]

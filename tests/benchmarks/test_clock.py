@@ -1,14 +1,17 @@
-"""Warm-up, samples, the machine's state and the progress line, without waiting for any of them."""
+"""Warm-up, samples, forecasts, the machine's state and the progress line, without waiting for any of them."""
 
 from __future__ import annotations
 
 import gc
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from misbehaving import TINY, cell
 
 from benchmarks.instrument import clock, machine
+from benchmarks.instrument.findings import Finding
+from benchmarks.instrument.forecast import FIRST_GUESS, Forecast
 from benchmarks.instrument.machine import State
 from benchmarks.instrument.progress import Progress
 
@@ -93,3 +96,16 @@ def test_progress_counts_cells_and_weighs_time_by_work(tmp_path, monkeypatch):
     now = 155.0
     progress.step("big")
     assert json.loads(file.read_text())["left"] == pytest.approx(5.0)
+
+
+def test_the_forecast_learns_from_the_biggest_problem_so_far():
+    forecast = Forecast({"float32": 1e9})
+    small, big = (Finding([cell("eager", problem=replace(TINY, S=S))]) for S in (3, 30))
+    assert forecast.seconds(big) == pytest.approx(big.flops / (FIRST_GUESS * 1e9))
+    small.samples = [0.3, 0.2]
+    forecast.learn(small)
+    assert forecast.seconds(big) == pytest.approx(2.0)
+    assert forecast.seconds(Finding([cell("sdpa")])) == pytest.approx(small.flops / (FIRST_GUESS * 1e9))
+    small.samples = [1e-6]
+    forecast.learn(small)
+    assert forecast.seconds(big) == pytest.approx(2.0)
