@@ -29,6 +29,15 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[bench,site,test,lint]'
 	@touch $@
 
+# flash-attn's Triton kernels run on a CPU in Triton's interpreter: a check of their maths and of our adapter. The tests
+# that need these packages skip, with their reason, where they cannot be installed.
+$(KERNELS): $(READY)
+	@echo "Installing flash-attn (Triton kernels only) and xformers for the tests (once)"
+	-$(BIN)/python -m pip install --quiet triton setuptools wheel packaging ninja einops psutil
+	-FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
+		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps flash-attn==2.8.3.post2 xformers==0.0.35
+	@touch $@
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks run
 	@$(MAKE) --no-print-directory site
@@ -40,7 +49,8 @@ test: $(READY) $(KERNELS)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 compare: $(READY)
-	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group --benchmark-columns=min,median,iqr,rounds --benchmark-sort=min $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group \
+		--benchmark-columns=min,median,iqr,rounds --benchmark-sort=min $(PYTEST_ARGS)
 
 figures: $(READY)
 	$(BIN)/python -m dashboard figures
