@@ -23,6 +23,9 @@ FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
 COMPILE_PATIENCE = 600.0
 SHARE_OF_MEMORY = 0.8
+OPENMP = {"GOMP_SPINCOUNT": "3000"}
+"""Threads that wait for each other spin for microseconds and then sleep. Spinning on, as is the default, they hold the
+cores that the others need as soon as anything else runs: calls then take a hundred times as long."""
 
 
 class WrongImplsError(RuntimeError):
@@ -40,7 +43,8 @@ class Sweep:
         self.limit = memory_limit(self.environ)
         self.cache = tempfile.TemporaryDirectory(prefix="axialbench-")
         settings = {"device": self.environ.get("AXIALBENCH_DEVICE"), "threads": self.threads, "limit": self.limit}
-        environ = self.environ | {
+        self.openmp = {name: self.environ.get(name, value) for name, value in OPENMP.items()}
+        environ = self.environ | self.openmp | {
             "OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads),
             "TORCHINDUCTOR_CACHE_DIR": self.cache.name,
         }  # fmt: skip
@@ -86,7 +90,7 @@ class Sweep:
             self.limit = memory_limit(self.environ, free)
         self.identity = {
             "effort": self.effort.name, "instrument": origin.instrument(), "threads": self.threads,
-            "device": self.device, "torch": said["torch"], "packages": said["packages"],
+            "openmp": self.openmp, "device": self.device, "torch": said["torch"], "packages": said["packages"],
         }  # fmt: skip
         journal.append(self.origin.journal, {
             "record": "sweep", "sweep": self.id, "module": self.module, "started": now().isoformat(timespec="seconds"),
