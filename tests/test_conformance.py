@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
+from kill_matrix import RECORD, as_text, killers
 from mutants import MUTANTS, Mutant
 from right_kernels import RIGHT
 
@@ -50,31 +51,23 @@ def test_right_kernels_pass_every_kind_of_case(name: str) -> None:
 # Wrong kernels
 
 
-def one_of_each_family_first(dtype: str) -> list[Case]:
-    """The cases of a dtype, in rounds: the first of every family, then the second of every family."""
-    families: dict[str, list[Case]] = {}
-    for case in cases():
-        if case.dtype == dtype and case.grad:
-            families.setdefault(case.family, []).append(case)
-    rounds = itertools.zip_longest(*families.values())
-    return [case for one_of_each in rounds for case in one_of_each if case]
-
-
-def killers(mutant: Mutant, dtype: str) -> Iterator[str]:
-    """The kinds of case that reject ``mutant``, each once."""
-    found: set[str] = set()
-    for case in one_of_each_family_first(dtype):
-        if case.family not in found and judge(kernel(mutant.attend), case).status == "failed":
-            found.add(case.family)
-            yield case.family
-
-
 @pytest.mark.parametrize(
     ("mutant", "dtype"),
     [pytest.param(m, dtype, id=f"{m.name}-{dtype}") for m in MUTANTS.values() for dtype in m.dtypes],
 )
 def test_every_mutant_is_killed_by_two_kinds_of_case(mutant: Mutant, dtype: str) -> None:
     assert len(list(itertools.islice(killers(mutant, dtype), 2))) == 2
+
+
+def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = json.loads(RECORD.read_text())["mutants"]
+    with capsys.disabled():
+        print("\n" + as_text(matrix))
+    recorded = {name: entry["families_by_dtype"] for name, entry in matrix.items()}
+    assert {name: tuple(dtypes) for name, dtypes in recorded.items()} == {
+        name: mutant.dtypes for name, mutant in MUTANTS.items()
+    }
+    assert all(n >= 2 for dtypes in recorded.values() for n in dtypes.values())
 
 
 # The budget
