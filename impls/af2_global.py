@@ -30,9 +30,11 @@ def masked_mean(x: Float[Tensor, "*B L c"], mask: Bool[Tensor, "*#B L"] | None) 
 
 def project_together(x: Float[Tensor, "*B c_in"], *linears: nn.Linear) -> tuple[Float[Tensor, "*B c_out"], ...]:
     """Several narrow projections of one large input as a single product, which reads the input once."""
-    weight = torch.cat([linear.weight for linear in linears])
-    biases = [weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias for linear in linears]
-    return F.linear(x, weight, torch.cat(biases)).split([linear.out_features for linear in linears], dim=-1)
+    weights: list[Tensor] = [linear.weight for linear in linears]
+    biases: list[Tensor] = [
+        x.new_zeros(linear.out_features) if linear.bias is None else linear.bias for linear in linears
+    ]
+    return F.linear(x, torch.cat(weights), torch.cat(biases)).split([len(weight) for weight in weights], dim=-1)
 
 
 def global_attention(

@@ -1,6 +1,6 @@
 """Wrong kernels, each a small change to a right one: the checker must reject them all.
 
-Faults of the core only; ``module_mutants`` holds those of gate, node and global mean.
+Faults of the core only.
 """
 
 from __future__ import annotations
