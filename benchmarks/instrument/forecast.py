@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.instrument.findings import Finding
 
-FIRST_GUESS = 0.05
+FIRST_GUESS = 0.2
 """Share of a plain matrix product's rate that a backend is expected to reach before its own is known."""
 TELLING = 0.01
 """Seconds a call must take for its rate to say something about bigger problems."""

@@ -53,7 +53,6 @@ class Worker:
         self.clock: clock.Clock = clock.CudaClock() if self.device == "cuda" else clock.HostClock()
         if self.device == "cpu":
             limit_memory(limit)
-        gc.freeze()  # torch's own objects: collecting before every block would take a tenth of a second
         self.forget()
 
     def hello(self) -> dict[str, Any]:
@@ -100,6 +99,8 @@ class Worker:
             if "torch._dynamo" in sys.modules:
                 sys.modules["torch._dynamo"].reset()
             self.problem, self.inputs = problem, inputs_of(problem, seeded(problem, self.device))
+            gc.collect()
+            gc.freeze()  # what torch imported by now: to look it through before every block takes a tenth of a second
         return self.inputs
 
     def call(self, problem: Problem, backend: str, direction: str) -> Call:
