@@ -39,7 +39,8 @@ class Effort:
         memory_repeats: how often memory is measured; all must agree.
         checked_scores: most logits that are compared with float64; of a bigger problem a sample of batch rows.
         compiling_processes: processes in which backends that build code are timed.
-        module_seconds: seconds for one module; problems whose turn does not come until then are not run.
+        module_seconds: seconds for one module, without those in which code is built; problems whose turn does not come
+            until then are not run.
         patience: seconds beyond what an order should need after which its worker counts as hung.
     """
 
@@ -58,7 +59,7 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort("quick", 2, 2, 0.2, 10, 1.0, 0.15, 1, 2**21, 1, 45.0),
+    "quick": Effort("quick", 2, 2, 0.2, 10, 1.0, 0.15, 1, 2**21, 1, 50.0),
     "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3, 1200.0),
 }
 

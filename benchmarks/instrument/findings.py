@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from benchmarks.axes import DTYPES
 from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.problems import Problem
 
@@ -112,11 +113,12 @@ def merge(cells: Iterable[Cell]) -> list[Finding]:
 
 
 def by_problem(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one problem together, small problems first: their rates predict what big ones take."""
+    """Findings of one problem together, dtype by dtype, small problems first: their rates predict what big ones take."""
     groups: dict[Problem, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.cell.problem, []).append(finding)
-    return [groups[problem] for problem in sorted(groups, key=lambda p: (p.flops("forward"), p.key))]
+    order = sorted(groups, key=lambda p: (DTYPES.index(p.dtype), p.flops("forward"), p.key))
+    return [groups[problem] for problem in order]
 
 
 def rounded(seconds: float) -> float:

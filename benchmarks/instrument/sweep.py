@@ -51,7 +51,7 @@ class Sweep:
         self.pool = [WorkerProcess(settings, environ) for _ in range(effort.processes)]
         self.random = random.Random(self.id)
         self.readings: dict[str, dict[str, Any]] = {}
-        self.timed = 0.0
+        self.timed = self.building = 0.0
 
     def measure(self, cells: list[Cell], selection: Selection) -> dict[str, dict[str, Any]]:
         """Measure ``cells``; by each cell's place, what asv's benchmarks return of it.
@@ -173,7 +173,7 @@ class Sweep:
     def late(self) -> str:
         """Why there is no time for more; empty while there is."""
         allowed = self.effort.module_seconds
-        if time.monotonic() - self.started < allowed:
+        if time.monotonic() - self.started - self.building < allowed:
             return ""
         return f"its turn did not come: {self.effort.name} effort gives a module {allowed:g} s"
 
@@ -192,6 +192,8 @@ class Sweep:
         finding.errors, finding.kernels = said["errors"], said["kernels"]
         finding.bytes = max(said["bytes"])
         finding.first_seconds = said["first"]
+        if finding.compiles:
+            self.building += said["first"]
         if len(set(said["bytes"])) > 1:
             finding.disturbances.append(f"memory differed between calls: {', '.join(map(str, said['bytes']))} bytes")
         return finding.judge()
