@@ -113,7 +113,7 @@ def merge(cells: Iterable[Cell]) -> list[Finding]:
 
 
 def by_problem(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one problem together, dtype by dtype, small problems first: their rates predict what big ones take."""
+    """Findings of one problem together, dtype by dtype, small problems first: they tell what big ones will take."""
     groups: dict[Problem, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.cell.problem, []).append(finding)
