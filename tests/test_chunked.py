@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import impls
-from impls.backends.chunked import LOGITS_IN_CACHE, Tile, chunked_attention, tile_for
+from impls.backends.chunked import LOGITS_AT_ONCE, Tile, chunked_attention, sum_batch_, tile_for
 
 N, H, Q, K, C = 3, 2, 11, 13, 4
+LARGEST = LOGITS_AT_ONCE["cpu"]
 SIZES = {"batch": (1, 2, N), "query": (1, 3, 7, Q - 1, Q, Q + 1), "key": (1, 3, 7, K - 1, K, K + 1)}
 BIASES = [(1, H, Q, K), (N, 1, Q, K), (N, H, 1, K), (N, H, Q, 1), (1, 1, 1, K), (1, 1, 1, 1), (N, H, Q, K)]
 
@@ -92,6 +93,24 @@ def test_bias_alone_can_require_a_gradient() -> None:
     torch.testing.assert_close(dbias, torch.autograd.grad(expected, bias, torch.ones_like(o))[0])
 
 
+def test_unwritten_memory_reaches_nothing() -> None:
+    expected = results(impls.reference.attention, inputs(), mask_with_empty_row())
+    torch.use_deterministic_algorithms(True)  # so that torch.empty is filled with NaN
+    try:
+        for tile in (Tile(1, 4, 5), Tile(N, Q, K)):
+            same(results(chunked_attention, inputs(), mask_with_empty_row(), tile), expected)
+            halves = results(chunked_attention, inputs(dtype=torch.bfloat16), None, tile)
+            assert all(x.isfinite().all() for x in halves)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
+def test_sum_by_halves(length: int) -> None:
+    x = torch.randn(length, 2, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(sum_batch_(x.clone()), x.sum(0, keepdim=True))
+
+
 def test_second_derivatives_are_refused() -> None:
     xs = [x.requires_grad_() for x in inputs()]
     (dq,) = torch.autograd.grad(chunked_attention(*xs).square().sum(), xs[:1], create_graph=True)
@@ -120,7 +139,7 @@ def test_nothing_is_larger_than_a_tile_or_an_input(length: int) -> None:
     mask = torch.ones(2, length, dtype=torch.bool)
     with Largest() as seen:
         chunked_attention(q, k, v, None, mask).sum().backward()
-    assert seen.bytes <= max(LOGITS_IN_CACHE, q.numel()) * 4 < q.shape[0] * q.shape[1] * length**2 * 4
+    assert seen.bytes <= max(LARGEST, q.numel()) * 4 < q.shape[0] * q.shape[1] * length**2 * 4
 
 
 def problems() -> Iterator[tuple[int, int, int, int, int]]:
@@ -133,8 +152,8 @@ def test_tiles_fit_in_cache_and_are_not_needlessly_small() -> None:
             tile = tile_for(torch.empty(n, h, q_length, c), torch.empty(n, h, k_length, c))
         logits = h * math.prod(tile)
         everything = n * h * q_length * k_length
-        assert logits <= LOGITS_IN_CACHE
-        assert min(everything, LOGITS_IN_CACHE) <= 4 * logits
+        assert logits <= LARGEST
+        assert min(everything, LARGEST) <= 4 * logits
 
 
 def test_column_attention_over_5120_sequences_is_predicted_without_computing_it() -> None:

@@ -1,13 +1,14 @@
 """Exact attention tile by tile, forward and backward, so that memory grows with the lengths and not with their product.
 
 FlashAttention's forward and backward passes (Dao 2023, algorithms 1 and 2) with a pair bias, its gradient and a key
-mask, written with PyTorch's matrix products. The logits of one tile at a time are alive; they stay in the processor's
+mask, written with PyTorch's matrix products. Only the logits of one tile are alive at a time; on a CPU they stay in
 cache, so that this is faster than plain attention and not only smaller.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from impls.interface import Backend, Traits
 from impls.layout import over_one_batch_axis
 from impls.masks import hide, on_keys
 
-LOGITS_IN_CACHE = 2**20  # 4 MB in float32
+LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # on CPUs 4 MB of float32, which stay in cache; GPUs want more work
 FEWEST_QUERIES = 64
 LOG2_E = math.log2(math.e)
 ALL = slice(None)
@@ -52,11 +53,11 @@ def chunked_attention(
 
 
 def tile_for(q: Float[Tensor, "N H Q c"], k: Float[Tensor, "N H K c"]) -> Tile:
-    """A tile whose logits stay in cache: of whole rows unless fewer than FEWEST_QUERIES of them would fit."""
-    (N, H, Q, _), K = q.shape, k.shape[-2]
-    key = even(K, LOGITS_IN_CACHE // (H * min(Q, FEWEST_QUERIES)))
-    query = even(Q, LOGITS_IN_CACHE // (H * key))
-    return Tile(even(N, LOGITS_IN_CACHE // (H * query * key)), query, key)
+    """A tile of LOGITS_AT_ONCE: of whole rows, unless fewer than FEWEST_QUERIES of them would fit."""
+    (N, H, Q, _), K, largest = q.shape, k.shape[-2], LOGITS_AT_ONCE.get(q.device.type, LOGITS_AT_ONCE["cuda"])
+    key = even(K, largest // (H * min(Q, FEWEST_QUERIES)))
+    query = even(Q, largest // (H * key))
+    return Tile(even(N, largest // (H * query * key)), query, key)
 
 
 def even(length: int, longest: int) -> int:
@@ -65,94 +66,102 @@ def even(length: int, longest: int) -> int:
 
 
 class ChunkedAttention(torch.autograd.Function):
-    """Of each row, m is the largest logit s, l the sum of the weights p = exp(s - m), and D = do . o / l.
+    """Of each row, m is the largest logit s, l the sum of exp(s - m), p the weights exp(s - m) / l, and D = do . o.
 
-    The backward pass is given m and 1/l rather than m + log(l), in which l is lost beside a bias of -1e9. A row that
-    may attend to nothing has p = 0 and 1/l = 0: zeros and zero gradients.
+    The backward pass is given m and l apart, not m + log(l), in which l is lost beside a bias of -1e9. A row that may
+    attend to nothing has p = 0: zeros and zero gradients.
     """
 
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, tile: Tile
     ) -> Tensor:
-        N, H, Q, c = q.shape
+        N, H, Q, _ = q.shape
         dtype = torch.promote_types(q.dtype, torch.float32)
         o = torch.empty_like(q, memory_format=torch.contiguous_format)
         m = torch.empty((N, H, Q, 1), dtype=dtype, device=q.device)
-        inverse_l = torch.empty_like(m)
+        minus_log2_l = torch.empty_like(m)
         logits = Logits(bias, mask, m.new_empty(tile.batch * H * tile.query * tile.key))
         for n in parts(q, 0, tile.batch):
-            q_n, k_n, v_n = stack(q, n, dtype) * c**-0.5, stack(k, n, dtype, mask), stack(v, n, dtype, mask)
+            q_n, k_n, v_n = stack(q, n, dtype), stack(k, n, dtype, mask), stack(v, n, dtype, mask)
             for i in parts(q, 2, tile.query):
-                o_i = torch.zeros_like(q_n[:, i])
-                l_i = torch.zeros_like(o_i[..., :1])
-                m_i = torch.full_like(l_i, torch.finfo(dtype).min)
-                for j in parts(k, 2, tile.key):
-                    s = logits(q_n[:, i], k_n[:, j], n, i, j)
-                    m_before, m_i = m_i, torch.maximum(m_i, s.amax(-1, keepdim=True))
-                    p, shrink = exp_(s.sub_(m_i)), exp_(m_before - m_i)
-                    l_i.mul_(shrink).add_(p.sum(-1, keepdim=True))
-                    o_i.mul_(shrink).baddbmm_(p, v_n[:, j])
-                l_i = l_i.reciprocal().masked_fill_(l_i == 0, 0)
-                for whole, part in ((o, o_i * l_i), (m, m_i), (inverse_l, l_i)):
-                    whole[n, :, i] = part.unflatten(0, (-1, H))
-        ctx.save_for_backward(q, k, v, bias, mask, o, m, inverse_l)
+                o_i, l_i, m_i = reduce(
+                    joined,
+                    (unfinished(logits(q_n[:, i], k_n[:, j], n, i, j), v_n[:, j]) for j in parts(k, 2, tile.key)),
+                )
+                o_i, l_i, m_i = (x.unflatten(0, (-1, H)) for x in (o_i, l_i.masked_fill_(l_i == 0, 1), m_i))
+                torch.div(o_i, l_i, out=o[n, :, i])
+                m[n, :, i], minus_log2_l[n, :, i] = m_i, -l_i.log2()
+        ctx.save_for_backward(q, k, v, bias, mask, o, m, minus_log2_l)
         ctx.tile = tile
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, do: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, bias, mask, o, m, inverse_l = ctx.saved_tensors
+        q, k, v, bias, mask, o, m, minus_log2_l = ctx.saved_tensors
         H, c, tile, dtype = q.shape[1], q.shape[3], ctx.tile, m.dtype
         dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
         dbias = torch.zeros(bias.shape, dtype=dtype, device=q.device) if ctx.needs_input_grad[3] else None
         size = tile.batch * H * tile.query * tile.key
         logits, scratch = Logits(bias, mask, m.new_empty(size)), m.new_empty(size)
         for n in parts(q, 0, tile.batch):
-            q_n, k_n, v_n = stack(q, n, dtype) * c**-0.5, stack(k, n, dtype, mask), stack(v, n, dtype, mask)
-            m_n, do_n = stack(m, n, dtype), stack(do, n, dtype) * stack(inverse_l, n, dtype)
-            D_n = (do_n * stack(o, n, dtype)).sum(-1, keepdim=True)
-            dq_n, dk_n, dv_n = (torch.zeros_like(x) for x in (q_n, k_n, v_n))
+            q_n, k_n, v_n = stack(q, n, dtype), stack(k, n, dtype, mask), stack(v, n, dtype, mask)
+            m_n, minus_log2_l_n, do_n = (stack(x, n, dtype) for x in (m, minus_log2_l, do))
+            minus_D_n = -(do_n * stack(o, n, dtype)).sum(-1, keepdim=True)
+            dq_n, dk_n, dv_n = (stack(x, n, dtype) for x in (dq, dk, dv))
             for i, j in product(parts(q, 2, tile.query), parts(k, 2, tile.key)):
                 q_i, do_i, k_j, v_j = q_n[:, i], do_n[:, i], k_n[:, j], v_n[:, j]
-                p = exp_(logits(q_i, k_j, n, i, j).sub_(m_n[:, i]))
-                dp = torch.bmm(do_i, v_j.mT, out=scratch[: p.numel()].view(p.shape))
-                ds = dp.sub_(D_n[:, i]).mul_(p)
-                dv_n[:, j].add_(p.mT @ do_i)
-                dq_n[:, i].add_(ds @ k_j)
-                dk_n[:, j].add_(ds.mT @ q_i)
+                s = logits(q_i, k_j, n, i, j).sub_(m_n[:, i])
+                p = torch.add(minus_log2_l_n[:, i], s, alpha=LOG2_E, out=s).exp2_()
+                ds = scratch[: p.numel()].view(p.shape).copy_(minus_D_n[:, i]).baddbmm_(do_i, v_j.mT).mul_(p)
+                dv_n[:, j].baddbmm_(p.mT, do_i, beta=i.start > 0)
+                dq_n[:, i].baddbmm_(ds, k_j, beta=j.start > 0, alpha=c**-0.5)
+                dk_n[:, j].baddbmm_(ds.mT, q_i, beta=i.start > 0, alpha=c**-0.5)
                 if dbias is not None:
-                    dbias_ij = meeting(dbias, n, ALL, i, j)
-                    dbias_ij.add_(ds.unflatten(0, (-1, H)).sum_to_size(dbias_ij.shape))
-            for whole, part in ((dq, dq_n * c**-0.5), (dk, dk_n), (dv, dv_n)):
-                whole[n] = part.unflatten(0, (-1, H))
+                    dbias_ij, ds = meeting(dbias, n, ALL, i, j), ds.unflatten(0, (-1, H))
+                    dbias_ij.add_((ds if len(dbias) > 1 else sum_batch_(ds)).sum_to_size(dbias_ij.shape))
+            if dtype != q.dtype:
+                for whole, part in ((dq, dq_n), (dk, dk_n), (dv, dv_n)):
+                    whole[n] = part.unflatten(0, (-1, H))
         return dq, dk, dv, None if dbias is None else dbias.to(bias.dtype), None, None
 
 
+def unfinished(s: Float[Tensor, "NH i j"], v: Float[Tensor, "NH j c"]) -> tuple[Tensor, Tensor, Tensor]:
+    """o times l, l and m of attention over the keys of one tile, whose logits are used up."""
+    m = s.amax(-1, keepdim=True).clamp_(min=torch.finfo(s.dtype).min)
+    weights = exp_(s.sub_(m))
+    return weights @ v, weights.sum(-1, keepdim=True), m
+
+
+def joined(a: tuple[Tensor, Tensor, Tensor], b: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The same over the keys of both."""
+    (o_a, l_a, m_a), (o_b, l_b, m_b) = a, b
+    m = torch.maximum(m_a, m_b)
+    of_a, of_b = exp_(m_a - m), exp_(m_b - m)
+    return o_a * of_a + o_b * of_b, l_a * of_a + l_b * of_b, m
+
+
 class Logits:
-    """Computes the logits of a tile, q k^T + bias where the mask allows and -inf elsewhere, into ``scratch``."""
+    """Computes the logits of a tile, q k^T / sqrt(c) + bias where the mask allows, else -inf, into ``scratch``."""
 
     def __init__(self, bias: Tensor | None, mask: Tensor | None, scratch: Tensor) -> None:
-        self.bias, self.scratch = bias, scratch
-        self.hidden = None if mask is None else on_keys(scratch.new_zeros(mask.shape).masked_fill(~mask, -torch.inf))
+        hidden = None if mask is None else on_keys(scratch.new_zeros(mask.shape).masked_fill(~mask, -torch.inf))
+        self.terms = [x for x in (bias, hidden) if x is not None]
+        self.scratch = scratch
 
     def __call__(
         self, q: Float[Tensor, "NH i c"], k: Float[Tensor, "NH j c"], n: slice, i: slice, j: slice
     ) -> Float[Tensor, "NH i j"]:
         shape = (*q.shape[:2], k.shape[1])
         s = self.scratch[: math.prod(shape)].view(shape)
-        by_head = s.unflatten(0, (n.stop - n.start, -1))
-        if self.bias is not None and self.hidden is not None:
-            bias = meeting(self.bias, n, ALL, i, j).expand_as(by_head)
-            torch.add(bias, meeting(self.hidden, n, ALL, ALL, j), out=by_head)
-        elif self.bias is not None:
-            by_head.copy_(meeting(self.bias, n, ALL, i, j))
-        elif self.hidden is not None:
-            by_head.copy_(meeting(self.hidden, n, ALL, ALL, j))
-        else:
-            return torch.bmm(q, k.mT, out=s)
-        return s.baddbmm_(q, k.mT)
+        by_entry = s.unflatten(0, (n.stop - n.start, -1))
+        terms = [meeting(x, n, ALL, i, j).expand_as(by_entry) for x in self.terms]
+        if len(terms) == 1:
+            by_entry.copy_(terms[0])
+        if len(terms) == 2:
+            torch.add(*terms, out=by_entry)
+        return s.baddbmm_(q, k.mT, beta=len(terms) > 0, alpha=q.shape[-1] ** -0.5)
 
 
 def parts(x: Tensor, axis: int, size: int) -> list[slice]:
@@ -172,6 +181,15 @@ def stack(
 ) -> Float[Tensor, "NH L c"]:
     """Batch entries ``n`` with their heads on one axis, hidden where the mask is False."""
     return hide(x[n], None if mask is None else meeting(mask, n, ALL)).to(dtype).flatten(0, 1)
+
+
+def sum_batch_(x: Float[Tensor, "n H i j"]) -> Float[Tensor, "1 H i j"]:
+    """The sum over the first axis, by adding halves in place; ``x`` is used up."""
+    while len(x) > 1:
+        half = len(x) // 2
+        x[:half].add_(x[-half:])
+        x = x[:-half]
+    return x
 
 
 def exp_(x: Tensor) -> Tensor:
