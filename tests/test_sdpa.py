@@ -46,6 +46,13 @@ def test_flash_on_a_cpu_refuses_the_gradient_of_a_bias() -> None:
         impls.get("sdpa_flash")(q, q, q, torch.randn(3, 4, 4, requires_grad=True))
 
 
+def test_flash_on_a_cpu_takes_a_trainable_bias_where_no_gradient_is_recorded() -> None:
+    q, bias = torch.randn(2, 3, 4, 8), torch.randn(3, 4, 4, requires_grad=True)
+    with torch.no_grad():
+        o = impls.get("sdpa_flash")(q, q, q, bias)
+        torch.testing.assert_close(o, impls.get("eager")(q, q, q, bias))
+
+
 def test_masks_reach_the_kernel_small(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     kernel = F.scaled_dot_product_attention
