@@ -1,6 +1,6 @@
 """Which families of cases reject which wrong kernel. ``python tests/kill_matrix.py`` tries all and writes the record.
 
-The record is ``results/conformance/kill_matrix.json``; ``test_conformance`` holds it against the mutants there are.
+The record is ``results/conformance/kill_matrix.jsonl``; ``test_conformance`` holds it against the mutants there are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from impls.cases import Case, cases
 from impls.conformance import judge
 from impls.interface import Backend
 
-RECORD = Path(__file__).parent.parent / "results" / "conformance" / "kill_matrix.json"
+RECORD = Path(__file__).parent.parent / "results" / "conformance" / "kill_matrix.jsonl"
 FAMILIES = tuple(dict.fromkeys(case.family for case in cases() if case.grad))
 
 
@@ -51,6 +51,12 @@ def row(mutant: Mutant) -> dict[str, dict[str, int]]:
     }
 
 
+def recorded() -> dict[str, dict[str, dict[str, int]]]:
+    """The rows of the record, by mutant."""
+    rows = map(json.loads, RECORD.read_text().splitlines())
+    return {row["mutant"]: row for row in rows}
+
+
 def as_text(matrix: dict[str, dict[str, dict[str, int]]]) -> str:
     """One line a mutant: a column for each family of cases, with the number of dtypes it was rejected in."""
     width = max(map(len, matrix))
@@ -70,7 +76,8 @@ def main() -> None:
         matrix[mutant.name] = row(mutant)
         print(f"{len(matrix)}/{len(MUTANTS)} {mutant.name}", file=sys.stderr)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps({"schema": 1, "mutants": matrix}, indent=1) + "\n")
+    lines = (json.dumps({"schema": 1, "mutant": name, **entry}) + "\n" for name, entry in matrix.items())
+    RECORD.write_text("".join(lines))
     print(as_text(matrix))
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 
 import pytest
 import torch
-from kill_matrix import RECORD, as_text, killers
+from kill_matrix import as_text, killers, recorded
 from mutants import MUTANTS, Mutant
 from right_kernels import RIGHT
 
@@ -60,14 +59,14 @@ def test_every_mutant_is_killed_by_two_kinds_of_case(mutant: Mutant, dtype: str)
 
 
 def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(capsys: pytest.CaptureFixture[str]) -> None:
-    matrix = json.loads(RECORD.read_text())["mutants"]
+    matrix = recorded()
     with capsys.disabled():
         print("\n" + as_text(matrix))
-    recorded = {name: entry["families_by_dtype"] for name, entry in matrix.items()}
-    assert {name: tuple(dtypes) for name, dtypes in recorded.items()} == {
+    by_dtype = {name: entry["families_by_dtype"] for name, entry in matrix.items()}
+    assert {name: tuple(dtypes) for name, dtypes in by_dtype.items()} == {
         name: mutant.dtypes for name, mutant in MUTANTS.items()
     }
-    assert all(n >= 2 for dtypes in recorded.values() for n in dtypes.values())
+    assert all(n >= 2 for dtypes in by_dtype.values() for n in dtypes.values())
 
 
 # The budget
