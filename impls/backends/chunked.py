@@ -115,9 +115,9 @@ class ChunkedAttention(torch.autograd.Function):
                 s = logits(q_i, k_j, n, i, j).sub_(m_n[:, i])
                 p = torch.add(minus_log2_l_n[:, i], s, alpha=LOG2_E, out=s).exp2_()
                 ds = scratch[: p.numel()].view(p.shape).copy_(minus_D_n[:, i]).baddbmm_(do_i, v_j.mT).mul_(p)
-                dv_n[:, j].baddbmm_(p.mT, do_i, beta=i.start > 0)
-                dq_n[:, i].baddbmm_(ds, k_j, beta=j.start > 0, alpha=c**-0.5)
-                dk_n[:, j].baddbmm_(ds.mT, q_i, beta=i.start > 0, alpha=c**-0.5)
+                accumulate_(dv_n[:, j], p.mT, do_i, first=i.start == 0)
+                accumulate_(dq_n[:, i], ds, k_j, first=j.start == 0, scale=c**-0.5)
+                accumulate_(dk_n[:, j], ds.mT, q_i, first=i.start == 0, scale=c**-0.5)
                 if dbias is not None:
                     dbias_ij, ds = meeting(dbias, n, ALL, i, j), ds.unflatten(0, (-1, H))
                     dbias_ij.add_((ds if len(dbias) > 1 else sum_batch_(ds)).sum_to_size(dbias_ij.shape))
@@ -181,6 +181,16 @@ def stack(
 ) -> Float[Tensor, "NH L c"]:
     """Batch entries ``n`` with their heads on one axis, hidden where the mask is False."""
     return hide(x[n], None if mask is None else meeting(mask, n, ALL)).to(dtype).flatten(0, 1)
+
+
+def accumulate_(total: Tensor, a: Tensor, b: Tensor, *, first: bool, scale: float = 1) -> None:
+    """Add ``scale`` a b to ``total``, or set it to that at ``first``."""
+    if total.is_contiguous():
+        total.baddbmm_(a, b, beta=not first, alpha=scale)
+    elif first:
+        torch.mul(a @ b, scale, out=total)
+    else:
+        total.add_(a @ b, alpha=scale)
 
 
 def sum_batch_(x: Float[Tensor, "n H i j"]) -> Float[Tensor, "1 H i j"]:
