@@ -23,7 +23,7 @@ from impls.layout import over_one_batch_axis
 from impls.masks import hide, on_keys
 
 LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # on CPUs 4 MB of float32, which stay in cache; GPUs want more work
-FEWEST_QUERIES = 64
+FEWEST_QUERIES = 256
 LOG2_E = math.log2(math.e)
 ALL = slice(None)
 
