@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, product
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import impls
 from impls.backends import flex
@@ -37,6 +38,23 @@ def test_compiled_with_a_bias_that_no_flattening_could_keep_small() -> None:
     torch.testing.assert_close(o, impls.reference.attention(q, k, v, bias.detach(), mask).float())
     assert not o[1, 2].any()
     assert not o[:, :, :, 3].any()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_memory_is_the_closed_form_but_for_what_threads_keep(masked: bool) -> None:
+    problem = impls.CoreProblem((512,), 2, 20, 23, 16, mask=masked)
+    if reasons := impls.get("flex").why_not(problem):
+        pytest.skip("; ".join(reasons))
+    q, k, v = (torch.randn(512, 2, n, 16) for n in (20, 23, 23))
+    mask = torch.rand(512, 23) < 0.7 if masked else None
+    impls.get("flex")(q, k, v, None, mask)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        impls.get("flex")(q, k, v, None, mask)
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    peak = max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+    expected = flex.bytes_beyond_inputs(problem)
+    assert expected == q.nbytes + (1 + masked) * (k.nbytes + v.nbytes)
+    assert expected <= peak < 1.1 * expected
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,20 @@ def cuda_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
         yield f"batch x heads of {rows:,}: with fewer than 128 queries at most {LARGEST_GRID:,}; split the batch"
 
 
+def bytes_beyond_inputs(p: CoreProblem) -> int:
+    """The output, copies of keys and values where a mask hides some and where a CPU packs them, and gradients.
+
+    What every thread keeps for itself, less than a tile of logits, is left out.
+    """
+    rows = math.prod(p.batch) * p.H * p.c * ITEM_BYTES[p.dtype]
+    q, k_and_v = rows * p.Q, 2 * rows * p.K
+    copies = p.mask + (p.device == "cpu")
+    gradients = q + k_and_v if p.training else 0
+    return q + copies * k_and_v + gradients + p.bias_grad * math.prod(p.bias_shape or ()) * ITEM_BYTES["float32"]
+
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
 BACKENDS = (
     Backend(
         "flex",
@@ -89,5 +103,6 @@ BACKENDS = (
         attend,
         limits=limits,
         traits=Traits(deterministic=False, compiles=True, fake=False),
+        bytes_beyond_inputs=bytes_beyond_inputs,
     ),
 )
