@@ -12,16 +12,14 @@ import importlib
 import random
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from impls import report
 from impls.cases import Case, cases, few
 from impls.conformance import Verdict, judge_parts
-from impls.interface import Backend, UnsupportedProblem, as_backend, get
+from impls.interface import Backend, as_backend, get
 from impls.problem import DTYPES, OPERATIONS, Problem, one_of
 from impls.shrink import shrink, symptom
 
@@ -37,21 +35,7 @@ def load(target: str) -> Backend:
     module, colon, attribute = target.partition(":")
     if not colon:
         return get(target)
-    found = getattr(importlib.import_module(module), attribute)
-    backend = as_backend(found, attribute, target)
-    return backend if isinstance(found, Backend) else replace(backend, attend=declining(backend.attend))
-
-
-def declining(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A callable whose NotImplementedError is a refusal."""
-
-    def call(*inputs: Tensor | None) -> Tensor:
-        try:
-            return attend(*inputs)
-        except NotImplementedError as reason:
-            raise UnsupportedProblem(str(reason) or "NotImplementedError") from reason
-
-    return call
+    return as_backend(getattr(importlib.import_module(module), attribute), attribute, target)
 
 
 def chosen(

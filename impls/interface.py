@@ -205,11 +205,26 @@ def get(name: str) -> Backend:
 
 
 def as_backend(found: object, name: str, where: str) -> Backend:
-    """``found`` as a Backend: itself, or a bare callable under ``name``, which then claims every problem."""
+    """``found`` as a Backend: itself, or a bare callable under ``name``.
+
+    A callable claims every problem, and declines one by raising ``NotImplementedError("why")``.
+    """
     if isinstance(found, Backend):
         return found
     if not callable(found):
         raise TypeError(
             f"{where} is a {type(found).__name__}; expected an impls.Backend or a callable (q, k, v, bias, mask)"
         )
-    return Backend(name, summary=(found.__doc__ or where).strip().splitlines()[0], attend=found)
+    return Backend(name, summary=(found.__doc__ or where).strip().splitlines()[0], attend=declining(found))
+
+
+def declining(attend: Attend) -> Attend:
+    """A callable whose NotImplementedError is a refusal."""
+
+    def call(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+        try:
+            return attend(q, k, v, bias, mask)
+        except NotImplementedError as reason:
+            raise UnsupportedProblem(str(reason) or "NotImplementedError") from reason
+
+    return call

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import impls
-from impls.interface import Backend, UnsupportedProblem
+from impls.interface import Backend, UnsupportedProblem, as_backend
 from impls.problem import CoreProblem, Problem
 
 ROOT = Path(impls.__file__).parent
@@ -192,3 +192,12 @@ def test_impls_imports_no_other_room(path: Path) -> None:
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported.add(node.module.split(".")[0])
     assert not imported & {"benchmarks", "dashboard", "tests", "results"}
+
+
+def test_a_bare_callable_declines_by_raising() -> None:
+    def no_bias(q, k, v, bias, mask):
+        raise NotImplementedError("no bias here")
+
+    backend = as_backend(no_bias, "no_bias", "somewhere:no_bias")
+    with pytest.raises(impls.UnsupportedProblem, match="no bias here"):
+        backend(*(torch.zeros(1, 2, 3) for _ in range(3)))
