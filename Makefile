@@ -30,10 +30,10 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 # flash-attn's Triton kernels run on a CPU in Triton's interpreter: a check of their maths and of our adapter. The tests
-# that need these packages skip, with their reason, where they cannot be installed.
+# that need these packages skip, with their reason, where they cannot be installed. (Triton 3.9 refuses flash-attn 2.8.3.)
 $(KERNELS): $(READY)
 	@echo "Installing flash-attn (Triton kernels only) and xformers for the tests (once)"
-	-$(BIN)/python -m pip install --quiet triton setuptools wheel packaging ninja einops psutil
+	-$(BIN)/python -m pip install --quiet triton==3.8.0 setuptools wheel packaging ninja einops psutil
 	-FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
 		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps flash-attn==2.8.3.post2 xformers==0.0.35
 	@touch $@
