@@ -45,8 +45,24 @@ def grid_limits(p: CoreProblem) -> Iterator[str]:
     batch = math.prod(p.batch)
     if batch > LARGEST_GRID:
         yield f"batch of {batch:,}: at most {LARGEST_GRID:,}, the CUDA grid; split the batch"
+    yield from heads_limit(p)
+
+
+def heads_limit(p: CoreProblem) -> Iterator[str]:
+    """For kernels whose grid has an index for the heads."""
     if p.H > LARGEST_GRID:
         yield f"{p.H:,} heads: at most {LARGEST_GRID:,}, the CUDA grid; split the heads"
+
+
+def cutlass_limits(p: CoreProblem, capability: Capability) -> Iterator[str]:
+    """For the CUTLASS kernel that xFormers and PyTorch's memory-efficient attention share."""
+    if p.dtype == "float64":
+        yield "float64: takes float32, float16 and bfloat16; use sdpa_math or chunked"
+    if p.dtype == "bfloat16" and capability < (8, 0):
+        yield "bfloat16 needs a GPU of compute capability 8.0 or newer; use float16"
+    multiple = 8 if p.dtype in HALF else 4
+    if p.c % multiple:
+        yield f"c={p.c}: a head's width must be a multiple of {multiple} in {p.dtype}; use sdpa_math"
 
 
 def flash_index_limit(p: CoreProblem) -> Iterator[str]:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from impls.cuda import HALF, LARGEST_GRID, Capability, flash_index_limit, grid_limits, half_only, on_cuda
+from impls.cuda import Capability, cutlass_limits, flash_index_limit, grid_limits, half_only, heads_limit, on_cuda
 from impls.interface import Backend, Traits
 from impls.layout import bias_or_mask, over_one_batch_axis, readable, recording, with_open_rows
 from impls.masks import hide
@@ -75,15 +75,8 @@ def flash_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
 
 
 def efficient_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
-    if p.dtype == "float64":
-        yield "float64: takes float32, float16 and bfloat16; use sdpa_math"
-    if p.dtype == "bfloat16" and capability < (8, 0):
-        yield "bfloat16 needs a GPU of compute capability 8.0 or newer; use float16"
-    multiple = 8 if p.dtype in HALF else 4
-    if p.c % multiple:
-        yield f"c={p.c}: a head's width must be a multiple of {multiple} in {p.dtype}; use sdpa_math"
-    if p.H > LARGEST_GRID:
-        yield f"{p.H:,} heads: at most {LARGEST_GRID:,}, the CUDA grid; split the heads"
+    yield from cutlass_limits(p, capability)
+    yield from heads_limit(p)
 
 
 def cudnn_rules(p: CoreProblem, capability: Capability) -> Iterator[str]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from impls.cuda import HALF, Capability, grid_limits, on_cuda
+from impls.cuda import HALF, Capability, cutlass_limits, grid_limits, on_cuda
 from impls.interface import Backend, Traits
 from impls.layout import bias_or_mask, over_one_batch_axis, readable, recording, with_open_rows
 from impls.masks import hide
@@ -63,13 +63,7 @@ def limits(p: CoreProblem) -> Iterator[str]:
 
 
 def rules(p: CoreProblem, capability: Capability) -> Iterator[str]:
-    if p.dtype == "float64":
-        yield "float64: takes float32, float16 and bfloat16; use sdpa_math or chunked"
-    if p.dtype == "bfloat16" and capability < (8, 0):
-        yield "bfloat16 needs a GPU of compute capability 8.0 or newer; use float16"
-    multiple = 8 if p.dtype in HALF else 4
-    if p.c % multiple:
-        yield f"c={p.c}: a head's width must be a multiple of {multiple} in {p.dtype}; use sdpa_math"
+    yield from cutlass_limits(p, capability)
     if capability > (9, 0) and (p.dtype not in HALF or p.bias_shape is not None or p.mask):
         yield "on GPUs newer than Hopper it takes no bias, no mask and no float32; use sdpa_efficient"
     yield from grid_limits(p)
