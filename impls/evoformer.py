@@ -24,6 +24,7 @@ from impls.problem import broadcasts, one_of
 
 NODES = ("starting", "ending")
 QUERY_MEANS = ("valid", "all")
+CACHED = 2**19  # numbers of a part that stays in a CPU's cache through several steps (2 MB of float32)
 
 
 class _Attention(nn.Module):
@@ -71,12 +72,12 @@ class _Attention(nn.Module):
         """
         q, k, v = (self._heads(p, axis) for p in (self.linear_q(x), self.linear_k(y), self.linear_v(y)))
         o = self.core(q, k, v, bias, _keys_last(mask, axis))
-        return self._out(x, o.movedim(-2, axis - 1).flatten(-2))
+        return self.out(x, o.movedim(-2, axis - 1).flatten(-2))
 
     def attend_globally(
         self, x: Float[Tensor, "*B L c_q"], mask: Bool[Tensor, "*#B L"] | None, axis: int, query_mean: str = "valid"
-    ) -> Float[Tensor, "*B L c_q"]:
-        """Global attention over ``axis`` (algorithm 19). Ungated, nothing tells its members apart: its length is 1.
+    ) -> Float[Tensor, "*B 1 H*c"]:
+        """One result for all members of ``axis`` (algorithm 19 up to line 5), the gate still to come.
 
         ``query_mean`` is "valid" (DeepMind, OpenFold), or "all" (alphafold-decoded: padding takes part in the mean, not
         in the keys).
@@ -84,11 +85,11 @@ class _Attention(nn.Module):
         mask = _keys_last(mask, axis)
         q = self.linear_q(masked_mean(x.movedim(axis, -2), mask if query_mean == "valid" else None))
         k, v = (p.movedim(axis, -2) for p in project_together(x, self.linear_k, self.linear_v))
-        o = global_attention(q, k, v, mask, N_head=self.N_head, core=self.core)
-        return self._out(x, o.movedim(-2, axis))
+        return global_attention(q, k, v, mask, N_head=self.N_head, core=self.core).movedim(-2, axis)
 
-    def _out(self, x: Float[Tensor, "*B L c_q"], o: Float[Tensor, "*B #L H*c"]) -> Float[Tensor, "*B #L c_q"]:
-        return self.linear_o(o if self.linear_g is None else torch.sigmoid(self.linear_g(x)) * o)
+    def out(self, x: Float[Tensor, "*B L c_q"], o: Float[Tensor, "*B #L H*c"]) -> Float[Tensor, "*B #L c_q"]:
+        """Gate by x and project back (lines 5 and 7 of algorithm 7)."""
+        return self.linear_o(o if self.linear_g is None else torch.sigmoid_(self.linear_g(x)) * o)
 
     def _heads(self, x: Float[Tensor, "*B L H*c"], axis: int) -> Float[Tensor, "*B H L c"]:
         return x.unflatten(-1, (self.N_head, -1)).movedim(axis - 1, -2)
@@ -158,7 +159,13 @@ class MSAColumnGlobalAttention(_Attention):
     ) -> Float[Tensor, "*B S R c_m"]:
         _expect("x", x, "(*, S, R, c_m)", self.linear_q.in_features)
         mask = _key_mask(mask, x.shape[:-1])
-        return self.attend_globally(self.layer_norm(x), mask, axis=-3)
+        x = self.layer_norm(x)
+        o = self.attend_globally(x, mask, axis=-3)
+        if self.linear_g is None or torch.is_grad_enabled():
+            return self.out(x, o)
+        for part in x.split(1 + CACHED // max(x.shape[-2] * x.shape[-1], 1), dim=-3):
+            part.copy_(self.out(part, o))  # new memory of x's size would cost more time than what is computed into it
+        return x
 
 
 class TriangleAttention(_PairBias):
@@ -259,7 +266,7 @@ class MultiHeadAttention(_Attention):
         if self.is_global:
             if bias is not None:
                 raise ValueError("global attention has one query for all positions: it takes no pair bias")
-            return self.attend_globally(x, mask, axis, self.query_mean)
+            return self.out(x, self.attend_globally(x, mask, axis, self.query_mean))
         if bias is not None:
             bias = self._placed(bias, x.movedim(axis, -2).shape)
         return self.attend(x, x, bias, mask, axis)

@@ -267,3 +267,15 @@ def test_every_module_runs_without_a_batch_axis_and_with_two() -> None:
         out = module(**two)
         one = module(**{name: x[1, 2] for name, x in two.items()})
         torch.testing.assert_close(out[1, 2], one)
+
+
+def test_global_attention_without_gradients_is_the_same_in_parts_and_leaves_its_input_alone(monkeypatch) -> None:
+    module = MSAColumnGlobalAttention(6, c=4, N_head=3).double()
+    x, mask = normal(B, S, R, 6), normal(B, S, R) > 0
+    before = x.clone()
+    expected = module(x, mask)
+    for cached in (1, 2 * R * 6, 2**20):
+        monkeypatch.setattr(evoformer, "CACHED", cached)
+        with torch.no_grad():
+            torch.testing.assert_close(module(x, mask), expected, rtol=0, atol=1e-14)
+    assert torch.equal(x, before)
