@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from impls.cases import Case, resized
 from impls.conformance import Verdict, judge
@@ -12,21 +12,31 @@ LARGEST_SEARCH = 400
 
 
 def shrink(backend: Backend, verdict: Verdict) -> Verdict:
-    """The verdict on the smallest case found that fails as ``verdict`` does: greedy, one simplification at a time.
+    """The verdict on the smallest case found that fails as ``verdict`` does."""
+    verdicts = {verdict.case: verdict}
+
+    def fails(case: Case) -> bool:
+        verdicts[case] = judge(backend, case)
+        return symptom(verdicts[case]) == symptom(verdict)
+
+    return verdicts[smallest(verdict.case, fails)]
+
+
+def smallest(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """The smallest case found that still ``fails``, as ``case`` does: greedy, one simplification at a time.
 
     At most 400 cases are tried.
     """
     tried = 0
     while True:
-        for case in simpler(verdict.case):
+        for other in simpler(case):
             if (tried := tried + 1) > LARGEST_SEARCH:
-                return verdict
-            smaller = judge(backend, case)
-            if symptom(smaller) == symptom(verdict):
-                verdict = smaller
+                return case
+            if fails(other):
+                case = other
                 break
         else:
-            return verdict
+            return case
 
 
 def symptom(verdict: Verdict) -> str:
