@@ -9,12 +9,13 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup bench site test lint types compare figures clean
+.PHONY: help setup bench site test fuzz lint types compare figures clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make bench    measure the current commit at quick effort and publish the site (about 8 minutes on 2 cores)"
 	@echo "make test     prove every backend against the float64 specification, and test the rest"
+	@echo "make fuzz     random problems over every backend for MINUTES=10; what fails is shrunk and printed"
 	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
 	@echo "make site     rebuild the site from results/ without measuring"
 	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
@@ -47,6 +48,10 @@ site: $(READY)
 
 test: $(READY) $(KERNELS)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+MINUTES ?= 10
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz.py --minutes $(MINUTES) $(FUZZ_ARGS)
 
 compare: $(READY)
 	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group \

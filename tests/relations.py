@@ -110,13 +110,13 @@ def padding_changes_nothing(answer: Answer, case: Case, inputs: CoreInputs, gene
     """More keys, all masked, with garbage in them: the same answer, and zero gradients of the padding."""
     q, k, v, bias, mask, cotangent = inputs
     extra = int(torch.randint(1, 41, (), generator=generator))
-    garbage = torch.full((*k.shape[:-2], extra, case.c), torch.nan, dtype=k.dtype)
+    garbage = k.new_full((*k.shape[:-2], extra, case.c), torch.nan)
     if bias is not None and bias.shape[-1] > 1:
-        bias = torch.cat([bias, torch.full((*bias.shape[:-1], extra), 1e4, dtype=bias.dtype)], -1)
+        bias = torch.cat([bias, bias.new_full((*bias.shape[:-1], extra), 1e4)], -1)
     padded = answer(
         CoreInputs(
             q, torch.cat([k, garbage], -2), torch.cat([v, garbage], -2), bias,
-            torch.cat([mask, torch.zeros(*mask.shape[:-1], extra, dtype=torch.bool)], -1), cotangent,
+            torch.cat([mask, mask.new_zeros(*mask.shape[:-1], extra)], -1), cotangent,
         )
     )  # fmt: skip
     plain = answer(inputs)
@@ -149,8 +149,8 @@ def batch_entries_know_nothing_of_each_other(
 def a_constant_on_a_row_of_logits_changes_nothing(
     answer: Answer, case: Case, inputs: CoreInputs, generator: Generator
 ) -> None:
-    constant = 100 * torch.rand((), generator=generator, dtype=torch.float64) - 50
-    bias = torch.zeros(case.H, case.Q, 1, dtype=torch.float64) if inputs.bias is None else inputs.bias
+    constant = 100 * torch.rand((), generator=generator).item() - 50
+    bias = inputs.q.new_zeros(case.H, case.Q, 1) if inputs.bias is None else inputs.bias
     plain = answer(inputs._replace(bias=bias))
     for tensor, found in answer(inputs._replace(bias=bias + constant)).items():
         close(found, plain[tensor], tensor)
@@ -161,7 +161,7 @@ def a_key_twice_with_half_the_weight_each_is_the_same(
     answer: Answer, case: Case, inputs: CoreInputs, generator: Generator
 ) -> None:
     q, k, v, bias, mask, cotangent = inputs
-    bias = torch.zeros(1, 1, case.K, dtype=torch.float64) if bias is None else bias.expand(*bias.shape[:-1], case.K)
+    bias = q.new_zeros(1, 1, case.K) if bias is None else bias.expand(*bias.shape[:-1], case.K)
     k2, v2 = (torch.cat([x, x[..., :1, :]], -2) for x in (k, v))
     bias2 = torch.cat([bias, bias[..., :1]], -1).detach()
     bias2[..., [0, -1]] -= math.log(2)
@@ -186,7 +186,7 @@ def values_of_one_give_one(answer: Answer, case: Case, inputs: CoreInputs, gener
 
 @relation()
 def gradients_are_linear_in_the_cotangent(answer: Answer, case: Case, inputs: CoreInputs, generator: Generator) -> None:
-    other = torch.randn(inputs.q.shape, generator=generator, dtype=inputs.q.dtype)
+    other = torch.randn(inputs.q.shape, generator=generator).to(inputs.q)
     cotangents = (inputs.cotangent, other, 2 * inputs.cotangent - 3 * other)
     first, second, both = (answer(inputs._replace(cotangent=x)) for x in cotangents)
     for tensor in first.keys() - {"o"}:
@@ -198,7 +198,7 @@ def the_gradient_of_a_broadcast_bias_is_the_sum(
     answer: Answer, case: Case, inputs: CoreInputs, generator: Generator
 ) -> None:
     if inputs.bias is None:
-        inputs = inputs._replace(bias=torch.randn(case.H, 1, case.K, generator=generator, dtype=torch.float64))
+        inputs = inputs._replace(bias=torch.randn(case.H, 1, case.K, generator=generator).to(inputs.q))
     small = answer(inputs)
     large = answer(inputs._replace(bias=inputs.bias.expand(*inputs.q.shape[:-1], case.K)))
     close(small["o"], large["o"], "o")
