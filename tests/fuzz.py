@@ -36,8 +36,8 @@ from impls.quirks import QUIRKS
 from impls.shrink import shrink, simpler, smallest, symptom
 
 FOLDER = Path(__file__).parent.parent / ".fuzz"
-SHOWN = 3
-"""How many failures of one backend with one symptom are shrunk and printed."""
+SHRUNK = 5
+"""How many failures of one backend with one symptom are shrunk; those that shrink to the same are printed once."""
 MOST_LOGITS = 2**18
 
 
@@ -107,6 +107,7 @@ class Fuzz:
     device: str = "cpu"
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+    shrunk: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def problems(self) -> Iterator[Case]:
         """The corpus, then new problems and neighbours of the corpus's in turn, without end."""
@@ -144,7 +145,7 @@ class Fuzz:
         verdict = judge_parts(backend, case)[-1]
         self.counts[verdict.status] += 1
         self.corpus.learn(backend, verdict)
-        if verdict.status == "failed" and self.unseen(backend, symptom(verdict)):
+        if verdict.status == "failed" and self.worth_shrinking(backend, symptom(verdict)):
             small = shrink(backend, verdict)
             self.report(Failure(backend.name, symptom(verdict), small.reasons, small.case))
 
@@ -154,7 +155,7 @@ class Fuzz:
         self.counts["relations declined" if outcome is None else "relations"] += 1
         if outcome:
             self.counts["relations broken"] += 1
-            if self.unseen(backend, relation.name):
+            if self.worth_shrinking(backend, relation.name):
                 fits = {name: value for name, value in relation.fixed.items() if name != "grad"}
 
                 def fails(other: Case) -> bool:
@@ -163,12 +164,15 @@ class Fuzz:
                 case = smallest(case, fails)
                 self.report(Failure(backend.name, relation.name, (broken(relation, backend, case) or outcome,), case))
 
-    def unseen(self, backend: Backend, what: str) -> bool:
-        """Whether a failure of this kind is still worth shrinking."""
-        return sum((failure.backend, failure.what) == (backend.name, what) for failure in self.failures) < SHOWN
+    def worth_shrinking(self, backend: Backend, what: str) -> bool:
+        """Whether a failure of this kind is still worth shrinking; it is then counted."""
+        self.shrunk[backend.name, what] += 1
+        return self.shrunk[backend.name, what] <= SHRUNK
 
     def report(self, failure: Failure) -> None:
-        """Print it, and write it down at once."""
+        """Print it, and write it down at once, unless it is known."""
+        if failure in self.failures:
+            return
         self.failures.append(failure)
         print(f"\n{failure}", flush=True)
         self.corpus.path.parent.mkdir(parents=True, exist_ok=True)
