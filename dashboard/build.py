@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from dashboard.operations import OPERATIONS, describe
 from dashboard.payload import to_json
+from dashboard.units import ratio
 
 SITE = Path(__file__).parent / "site"
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -81,11 +82,16 @@ def in_short(data: dict[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "title": _title(verdict),
-            "answer": f"use {verdict['answer']}" if verdict["use"] else verdict["answer"],
+            "answer": _answer(verdict),
             "text": " ".join(verdict["sentences"]),
         }
         for verdict in verdicts
     ]
+
+
+def _answer(verdict: dict[str, Any]) -> str:
+    over_eager = "" if verdict["speedup"] is None else f": {ratio(verdict['speedup'])} eager at {verdict['at']}"
+    return f"use {verdict['answer']}{over_eager}" if verdict["use"] else verdict["answer"]
 
 
 def _title(verdict: dict[str, Any]) -> str:

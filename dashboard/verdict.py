@@ -24,9 +24,9 @@ Row = Mapping[Hashable, Any]  # one cell of the history, and under "at" the shor
 class Verdict:
     """The answer in a word or two, and the sentences that say why and what to beware of.
 
-    ``use`` names the backends to use: none if nothing ran, or if three or more, or eager, are level with the best.
-    ``at`` is the size in the middle of what was measured, ``speedup`` that of the first backend over eager there and
-    ``memory`` how many times less memory it takes (None: not known).
+    ``use`` names the backends to use, those tied with the best included: none if nothing ran, or if eager is among the
+    tied. ``at`` is the size in the middle of what was measured, ``speedup`` that of the first backend over eager there
+    and ``memory`` how many times less memory it takes (None: not known, or the backend is eager itself).
     """
 
     answer: str
@@ -55,10 +55,10 @@ def verdict(cells: Iterable[Row]) -> Verdict:
         for name in dict.fromkeys(row["backend"] for row in timed)
         if name != best and all(name in names for names in level.values() if best in names)
     ]
-    clear = not equals or (len(equals) == 1 and EAGER not in (best, *equals))
-    use = (best, *equals) if clear else ()
+    use = () if equals and EAGER in (best, *equals) else (best, *equals)
+    answer = _list(use, "or") + " (tied)" * bool(equals) if use else "nothing clearly beats eager"
     return Verdict(
-        _list(use, "or") if clear else "no clear winner",
+        answer,
         use,
         (*_speed(best, equals, level, timed), *_against_eager(best, timed), *_memory(timed), *warnings),
         *_facts(best, timed),
@@ -86,6 +86,8 @@ def _centre(timed: list[Row]) -> str:
 
 def _facts(best: str, timed: list[Row]) -> tuple[str, float | None, float | None]:
     at = _centre([row for row in timed if row["backend"] == best])
+    if best == EAGER:
+        return at, None, None
     there = {row["backend"]: row for row in timed if row["at"] == at}
     speedup, own = there[best]["speedup"], there[best]["bytes"]
     eager = there[EAGER]["bytes"] if EAGER in there else math.nan

@@ -123,7 +123,7 @@ function breakable(name) {
 
 /** Empty cells with the same key are drawn as one; "" for a cell with a time. @param {Cell | undefined} cell */
 function emptyKey(cell) {
-  if (!cell) return "no record";
+  if (!cell) return "not selected";
   return cell.seconds === null ? `${cell.status}: ${cell.reason}` : "";
 }
 
@@ -133,8 +133,8 @@ function emptyKey(cell) {
  */
 function emptyCell(cell, span, sizes, backend, nameOf) {
   const td = make("td", { class: "empty", colspan: String(span) });
-  const status = cell ? words(cell.status) : "no record";
-  const reason = cell ? cell.reason : "this commit's journals do not mention it";
+  const status = cell ? words(cell.status) : "not selected";
+  const reason = cell ? cell.reason : "the effort or a selection left it out, and the journal does not say which";
   td.append(make("button", { class: "cell", type: "button", tabindex: "-1", ...(cell ? { "data-cell": nameOf({ ...cell, backend }) } : {}) },
     make("span", { class: "visually-hidden" }, `${shorten(backend, 60)}, ${sizes.map(sizeHeading).join(" and ")}: `),
     make("span", { class: "status" }, status),

@@ -54,15 +54,22 @@ def test_a_clear_winner(tmp_path: Path) -> None:
 
 def test_overlapping_intervals_are_level_and_no_winner_is_claimed(tmp_path: Path) -> None:
     found = judge(tmp_path, ("eager", 64, 1.0, None), ("sdpa", 64, 0.5, None), ("flex", 64, 0.505, None))
-    assert (found.answer, found.use) == ("sdpa or flex", ("sdpa", "flex"))
+    assert (found.answer, found.use) == ("sdpa or flex (tied)", ("sdpa", "flex"))
     assert "level" in found.sentences[0]
     assert "fastest" not in found.sentences[0]
 
 
-@pytest.mark.parametrize("second", ["eager", "flex"])
-def test_no_winner_is_named_when_eager_or_three_are_level(tmp_path: Path, second: str) -> None:
-    found = judge(tmp_path, ("sdpa", 64, 0.5, None), (second, 64, 0.502, None), ("eager", 64, 0.505, None))
-    assert (found.answer, found.use) == ("no clear winner", ())
+def test_several_that_beat_eager_are_all_named(tmp_path: Path) -> None:
+    level = [(name, 64, seconds, None) for name, seconds in (("sdpa", 0.2), ("flex", 0.201), ("chunked", 0.202))]
+    found = judge(tmp_path, *level, ("eager", 64, 1.0, None))
+    assert (found.answer, found.use) == ("sdpa, flex or chunked (tied)", ("sdpa", "flex", "chunked"))
+    assert found.speedup == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("others", [["sdpa"], ["sdpa", "flex"]])
+def test_nothing_is_recommended_where_eager_is_among_the_tied(tmp_path: Path, others: list[str]) -> None:
+    found = judge(tmp_path, *((name, 64, 0.5, None) for name in others), ("eager", 64, 0.505, None))
+    assert (found.answer, found.use) == ("nothing clearly beats eager", ())
     assert "are level" in found.sentences[0]
 
 
@@ -80,6 +87,7 @@ def test_when_eager_is_best_nothing_is_recommended_over_it(tmp_path: Path) -> No
     found = judge(tmp_path, ("eager", 64, 0.1, None), ("sdpa", 64, 0.2, None))
     assert found.use == ("eager",)
     assert "Nothing that ran here is clearly faster than plain eager attention." in found.sentences
+    assert (found.speedup, found.memory) == (None, None)  # eager is not compared with itself
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
