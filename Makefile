@@ -30,11 +30,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[bench,site,test,lint]'
 	@touch $@
 
-# flash-attn's Triton kernels run on a CPU in Triton's interpreter: a check of their maths and of our adapter. The tests
-# that need these packages skip, with their reason, where they cannot be installed. (Triton 3.9 refuses flash-attn 2.8.3.)
+# The Triton kernels of flash-attn and trifast run on a CPU in Triton's interpreter: a check of their maths and of our
+# adapters. The tests that need these packages skip, with their reason, where they cannot be installed. (Triton 3.9
+# refuses flash-attn 2.8.3.)
 $(KERNELS): $(READY)
-	@echo "Installing flash-attn (Triton kernels only) and xformers for the tests (once)"
-	-$(BIN)/python -m pip install --quiet triton==3.8.0 setuptools wheel packaging ninja einops psutil
+	@echo "Installing flash-attn (Triton kernels only), trifast and xformers for the tests (once)"
+	-$(BIN)/python -m pip install --quiet triton==3.8.0 setuptools wheel packaging ninja einops psutil platformdirs
+	-$(BIN)/python -m pip install --quiet --no-deps trifast==0.1.13
 	-FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
 		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps flash-attn==2.8.3.post2 xformers==0.0.35
 	@touch $@
