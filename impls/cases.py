@@ -152,7 +152,8 @@ SHAPES = {
 }
 """One small problem an operation, with axes of different and mostly odd lengths."""
 
-LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257)
+LENGTHS = (1, 2, 3, 5, *(m + n for m in (8, 16, 24, 32, 48, 64, 96, 128, 192, 256) for n in (-1, 0, 1)))
+"""Around multiples of 8, 16, 32, 64 and 128: of each of them, one that is no multiple of the next."""
 WIDTHS = (1, 4, 16, 24, 30, 32, 48, 64, 128)
 CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097), (2, 5120))
 """Numbers of queries and keys that differ; the last two exceed the key chunk of 4096 that a known kernel gets wrong."""
@@ -244,9 +245,10 @@ def bias_axes() -> Iterator[Case]:
 def layouts() -> Iterator[Case]:
     """Views instead of contiguous tensors; and the same call three times."""
     for case in each("layouts"):
-        for quirk in ("heads_last", "strided", "margins", "expanded"):
+        for quirk in ("heads_last", "packed", "strided", "margins", "expanded"):
             yield case.with_(quirks=(quirk,))
-        yield resized(case, Q=33, K=33).with_(quirks=("margins",))
+        for quirk in ("margins", "expanded"):
+            yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
         yield case.with_(repeats=3)
 
 
@@ -257,11 +259,13 @@ def values() -> Iterator[Case]:
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
         for quirk in ("flat", "deep", "high", "tiny"):
             yield case.with_(quirks=(quirk,))
+        for Q, K in ((64, 64), (1, 128)):
+            yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
         yield case.with_(quirks=("poison",), mask="full_row")
         yield case.with_(quirks=("poison", "margins"), mask="padding")
         yield case.with_(quirks=("quiet",), mask="full_row")
     for case in each("values", both=False):
-        for quirk in ("offset", "mask_in_bias", "empty_row"):
+        for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
             yield case.with_(quirks=(quirk,), mask="none")
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")

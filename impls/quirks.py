@@ -16,7 +16,7 @@ from impls.problem import CoreInputs
 
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
-LAYOUTS = ("heads_last", "strided", "margins", "expanded", "low_rank")
+LAYOUTS = ("heads_last", "packed", "strided", "margins", "expanded", "low_rank")
 """The quirks that change where numbers stand and not what they are."""
 
 
@@ -114,6 +114,16 @@ def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def lowest_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The lowest finite number of q's dtype along one row of the bias: every key counts alike, and none is NaN."""
+    if inputs.bias is None:
+        return inputs
+    lowest = torch.zeros_like(inputs.bias, dtype=torch.bool)
+    lowest.view(-1, lowest.shape[-1])[-1] = True
+    return inputs._replace(bias=inputs.bias.masked_fill(lowest, torch.finfo(inputs.q.dtype).min))
+
+
+@quirk
 def poison(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """NaN and infinities in masked keys and values."""
     if inputs.mask is None:
@@ -163,6 +173,15 @@ def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     if bias is not None and bias.dim() > 2:
         bias = bias.movedim(-3, -1).contiguous().movedim(-1, -3)
     return CoreInputs(heads(q), heads(k), heads(v), bias, mask, heads(cotangent))
+
+
+@quirk
+def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Slices of one tensor, (*, L, 3, H, c), as a fused projection leaves them (k and v where q is longer)."""
+    names = ("q", "k", "v") if inputs.q.shape == inputs.k.shape else ("k", "v")
+    together = torch.stack([getattr(inputs, name).transpose(-2, -3) for name in names], -3)
+    slices = (x.transpose(-2, -3) for x in together.unbind(-3))
+    return inputs._replace(**dict(zip(names, slices, strict=True)))
 
 
 @quirk
