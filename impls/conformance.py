@@ -70,6 +70,7 @@ def judge(backend: Backend, case: Case) -> Verdict:
     before = [(_storage(x).clone(), x._version) for x in inputs if x is not None]
     try:
         answers = [run(backend, inputs) for _ in range(case.repeats)]
+        torch.get_device_module(case.device).synchronize()  # on a GPU, a fault may come to light only here
     except UnsupportedProblem as reason:
         return Verdict(case, "declined", (str(reason),))
     except Exception as error:
