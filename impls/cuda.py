@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 
@@ -17,6 +19,23 @@ LARGEST_GRID = 65_535
 LARGEST_INDEX = 2**31
 HALF = ("bfloat16", "float16")
 
+_assumed: ContextVar[Capability | None] = ContextVar("assumed", default=None)
+
+
+@contextmanager
+def assuming(capability: Capability) -> Iterator[None]:
+    """Within it, limits answer as on a GPU of this compute capability, so that they can be read where there is none."""
+    token = _assumed.set(capability)
+    yield
+    _assumed.reset(token)
+
+
+def capability_here() -> Capability | None:
+    """The compute capability of the GPU that PyTorch finds, or of the one that is assumed."""
+    if assumed := _assumed.get():
+        return assumed
+    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+
 
 def on_cuda(rules: Rules, oldest: Capability) -> Limits:
     """The limits of a CUDA kernel: ``rules(problem, compute capability)``, asked only where such a device is there."""
@@ -24,9 +43,9 @@ def on_cuda(rules: Rules, oldest: Capability) -> Limits:
     def limits(p: CoreProblem) -> Iterator[str]:
         if p.device != "cuda":
             yield f"needs CUDA: there is no kernel for {p.device}; move the tensors to a GPU, or use eager or chunked"
-        elif not torch.cuda.is_available():
+        elif (capability := capability_here()) is None:
             yield "needs CUDA, which PyTorch does not find on this machine"
-        elif (capability := torch.cuda.get_device_capability()) < oldest:
+        elif capability < oldest:
             yield "needs a GPU of compute capability {}.{} or newer; this one has {}.{}".format(*oldest, *capability)
         else:
             yield from rules(p, capability)
@@ -63,6 +82,13 @@ def cutlass_limits(p: CoreProblem, capability: Capability) -> Iterator[str]:
     multiple = 8 if p.dtype in HALF else 4
     if p.c % multiple:
         yield f"c={p.c}: a head's width must be a multiple of {multiple} in {p.dtype}; use sdpa_math"
+    if p.bias_shape is not None and rows_wrap(p.bias_shape, p.Q, p.K):
+        yield f"a bias of {p.Q:,} x {p.K:,}: rows past 2^32 / K are silently wrong (pytorch#187227); use chunked"
+
+
+def rows_wrap(bias_shape: tuple[int, ...], Q: int, K: int) -> bool:
+    """Whether the offset of a row of the bias exceeds the 32 bits that the CUTLASS kernel has for it."""
+    return len(bias_shape) > 1 and bias_shape[-2] > 1 and Q * K > 2**32
 
 
 def flash_index_limit(p: CoreProblem) -> Iterator[str]:

@@ -91,6 +91,8 @@ FINE: list[tuple[Callable, dict, tuple[int, int]]] = [
     (sdpa.flash_rules, {"c": 224}, ADA),
     (sdpa.efficient_rules, {**BIAS, "mask": True, "training": True, "bias_grad": True, "dtype": "float16"}, TURING),
     (sdpa.efficient_rules, {"batch": (256, 256), "Q": 1, "K": 4, "c": 16, "dtype": "float32"}, HOPPER),
+    (sdpa.efficient_rules, {"Q": 65_536, "K": 65_536, "bias_shape": (1, 65_536, 65_536)}, HOPPER),
+    (sdpa.efficient_rules, {"Q": 65_537, "K": 65_536, "bias_shape": (8, 1, 65_536), "mask": True}, HOPPER),
     (sdpa.cudnn_rules, {**BIAS, "mask": True, "training": True}, HOPPER),
     (sdpa.cudnn_rules, {"K": 64, "Q": 64, "training": True}, HOPPER),
 ]
@@ -106,6 +108,7 @@ REFUSED: list[tuple[Callable, dict, tuple[int, int], str]] = [
     (sdpa.efficient_rules, {"c": 12}, AMPERE, "multiple of 8"),
     (sdpa.efficient_rules, {"c": 6, "dtype": "float32"}, AMPERE, "multiple of 4"),
     (sdpa.efficient_rules, {"H": 65_536}, AMPERE, "65,536 heads"),
+    (sdpa.efficient_rules, {"Q": 65_537, "K": 65_536, "bias_shape": (1, 65_537, 65_536)}, HOPPER, "pytorch#187227"),
     (sdpa.efficient_rules, {}, TURING, "8.0 or newer"),
     (sdpa.cudnn_rules, {"dtype": "float32"}, HOPPER, "float16 and bfloat16 only"),
     (sdpa.cudnn_rules, {"c": 136}, HOPPER, "up to 128"),

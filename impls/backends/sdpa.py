@@ -14,7 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from impls.cuda import Capability, cutlass_limits, flash_index_limit, grid_limits, half_only, heads_limit, on_cuda
+from impls.cuda import (
+    Capability,
+    cutlass_limits,
+    flash_index_limit,
+    grid_limits,
+    half_only,
+    heads_limit,
+    on_cuda,
+    rows_wrap,
+)
 from impls.interface import Backend, Traits
 from impls.layout import bias_or_mask, over_one_batch_axis, readable, recording, with_open_rows
 from impls.masks import hide
@@ -25,6 +34,8 @@ ALL_BUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDP
 
 def automatic(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     """Whatever PyTorch chooses; cuDNN with a bias or mask is left out, for the reasons in ``cudnn_rules``."""
+    if q.is_cuda and bias is not None and rows_wrap(tuple(bias.shape), q.shape[-2], k.shape[-2]):
+        return forced(SDPBackend.MATH, q, k, v, bias, mask)
     if q.is_cuda and not (bias is None and mask is None):
         return forced(ALL_BUT_CUDNN, q, k, v, bias, mask)
     return over_one_batch_axis(call, q, k, v, bias, mask)
@@ -109,14 +120,16 @@ BACKENDS = (
         "sdpa_math",
         "scaled_dot_product_attention, plain kernel",
         partial(forced, SDPBackend.MATH),
-        traits=Traits(score_sized="always: logits and weights"),
+        traits=Traits(score_sized="always: logits and weights", kernels=("aten::_scaled_dot_product_attention_math",)),
     ),
     Backend(
         "sdpa_flash",
         "scaled_dot_product_attention, FlashAttention kernel",
         partial(forced, SDPBackend.FLASH_ATTENTION),
         limits=flash_limits,
-        traits=Traits(deterministic=False, score_sized=MASK_AND_BIAS),
+        traits=Traits(
+            deterministic=False, score_sized=MASK_AND_BIAS, kernels=("aten::_scaled_dot_product_flash_attention",)
+        ),
     ),
     Backend(
         "sdpa_efficient",
@@ -126,6 +139,7 @@ BACKENDS = (
         traits=Traits(
             deterministic=False,
             score_sized=f"{MASK_AND_BIAS}; the bias's gradient; a bias or mask with K not a multiple of 16 (padded)",
+            kernels=("aten::_scaled_dot_product_efficient_attention",),
         ),
     ),
     Backend(
@@ -133,6 +147,8 @@ BACKENDS = (
         "scaled_dot_product_attention, cuDNN kernel (CUDA)",
         partial(forced, SDPBackend.CUDNN_ATTENTION),
         limits=on_cuda(cudnn_rules, oldest=(8, 0)),
-        traits=Traits(deterministic=False, score_sized=MASK_AND_BIAS),
+        traits=Traits(
+            deterministic=False, score_sized=MASK_AND_BIAS, kernels=("aten::_scaled_dot_product_cudnn_attention",)
+        ),
     ),
 )
