@@ -43,6 +43,8 @@ class Traits:
         compiles: the first call for a problem builds code, which takes seconds.
         fake: runs under FakeTensorMode, so that its memory can be predicted for sizes that no machine holds.
         score_sized: when tensors as large as the logits are made, in words.
+        kernels: how the names begin of which PyTorch's profiler shows one in every call, so that falling back to
+            something else is seen; empty for ordinary operations, and where the choice is left to a library.
     """
 
     exact: bool = True
@@ -50,6 +52,7 @@ class Traits:
     compiles: bool = False
     fake: bool = True
     score_sized: str = "never"
+    kernels: tuple[str, ...] = ()
 
 
 def no_limits(problem: CoreProblem) -> Iterable[str]:

@@ -17,6 +17,8 @@ from impls.backends import eager
 from impls.interface import Backend, Traits
 from impls.problem import CoreProblem
 
+COMPILED = ("Torch-Compiled Region",)
+
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     return compiled_for(eager.attend, shapes(q, k, v, bias, mask))(q, k, v, bias, mask)
@@ -56,6 +58,6 @@ BACKENDS = (
         "plain attention compiled by torch.compile, anew for every shape",
         attend,
         limits=compiler_limits,
-        traits=Traits(compiles=True, fake=False, score_sized="always: logits and weights"),
+        traits=Traits(compiles=True, fake=False, score_sized="always: logits and weights", kernels=COMPILED),
     ),
 )

@@ -28,15 +28,20 @@ CUSTOM_OPS = ("forward", "backward", "varlen_forward", "varlen_backward")
 
 
 class Package(NamedTuple):
-    """A generation of flash-attn as it is distributed, and how to get it."""
+    """A generation of flash-attn as it is distributed, how to get it, and ``Traits.kernels``."""
 
     distribution: str
     module: str
     install: str
+    kernels: tuple[str, ...] = ()
 
 
-FLASH_ATTN_2 = Package("flash-attn", "flash_attn.flash_attn_interface", "pip install flash-attn --no-build-isolation")
-FLASH_ATTN_3 = Package("flash-attn-3", "flash_attn_interface", "python setup.py install in its sources' folder hopper")
+FLASH_ATTN_2 = Package(
+    "flash-attn", "flash_attn.flash_attn_interface", "pip install flash-attn --no-build-isolation", ("flash_attn::",)
+)
+FLASH_ATTN_3 = Package(
+    "flash-attn-3", "flash_attn_interface", "python setup.py install in its sources' folder hopper", ("flash_attn_3::",)
+)
 FLASH_ATTN_4 = Package("flash-attn-4", "flash_attn.cute", "pip install --pre flash-attn-4")
 
 
@@ -157,7 +162,7 @@ def rules_4(p: CoreProblem, capability: Capability) -> Iterator[str]:
 
 
 def backend(name: str, summary: str, package: Package, on_device: Limits) -> Backend:
-    traits = Traits(deterministic=False, compiles=package is FLASH_ATTN_4, fake=False)
+    traits = Traits(deterministic=False, compiles=package is FLASH_ATTN_4, fake=False, kernels=package.kernels)
     return Backend(name, summary, partial(attend, package), partial(limits, package, on_device), traits)
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from impls.backends.compiled import compiled_for, compiler_limits, shapes
+from impls.backends.compiled import COMPILED, compiled_for, compiler_limits, shapes
 from impls.bias import Prior
 from impls.cuda import LARGEST_GRID, Capability, grid_limits, on_cuda
 from impls.interface import Backend, Traits, UnsupportedProblem
@@ -162,7 +162,7 @@ BACKENDS = (
         "FlexAttention compiled, with the pair bias and the key mask read by index",
         attend,
         limits=limits,
-        traits=Traits(deterministic=False, compiles=True, fake=False),
+        traits=Traits(deterministic=False, compiles=True, fake=False, kernels=COMPILED),
         bytes_beyond_inputs=bytes_beyond_inputs,
     ),
 )

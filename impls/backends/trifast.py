@@ -95,6 +95,6 @@ BACKENDS = (
         "trifast's Triton kernel for triangle attention with pair bias (CUDA)",
         attend,
         limits=limits,
-        traits=Traits(compiles=True, fake=False),
+        traits=Traits(compiles=True, fake=False, kernels=("trifast::triangle_attention",)),
     ),
 )

@@ -80,6 +80,7 @@ BACKENDS = (
             fake=False,
             score_sized="when a bias meets a mask that varies along the batch: the two become one tensor of that size; "
             "and the gradient of any bias, before it is summed",
+            kernels=("aten::_efficient_attention_forward", "aten::_flash_attention_forward", "xformers_flash"),
         ),
     ),
 )
