@@ -1,11 +1,11 @@
-"""``python -m benchmarks run`` measures through ``asv run``, with a progress line; ``rebuild`` rewrites asv's files."""
+"""``python -m benchmarks``: ``run`` measures through ``asv run``, with a progress line; ``compare`` holds two revisions
+against each other in pairs; ``rebuild`` rewrites asv's files."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import axes
+from benchmarks.compare import command as compare
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.cells import Cell, left_out
 from benchmarks.instrument.effort import EFFORTS
+from benchmarks.instrument.machine import has_gpu
 from benchmarks.instrument.rebuild import rebuild
 from benchmarks.suite import series_of
 
@@ -37,12 +39,16 @@ def main() -> int:
         "--machine", default="local", help="the machine's name in results/ (default: local, which git ignores)"
     )
     run.add_argument("--commits", default="HEAD", help="what asv run takes: HEAD, NEW, a range (default: HEAD)")
+    comparing = commands.add_parser("compare", help="two revisions, or two backends, measured in pairs")
+    compare.add_arguments(comparing)
     commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
     given = parser.parse_args()
     if given.command == "rebuild":
         for path in rebuild(origin.ROOT / "results"):
             print(path.relative_to(origin.ROOT))
         return 0
+    if given.command == "compare":
+        return compare.main(given)
     return measure(given.effort, given.machine, given.commits)
 
 
@@ -96,11 +102,6 @@ def patterns(cells: list[Cell]) -> list[str]:
         params = ", ".join(map(repr, cell.params.values()))
         chosen.setdefault(rf"^{cell.module}\.{cell.series}\.", {})[params] = None
     return [rf"{series}\w+\(({'|'.join(params)})\)$" for series, params in chosen.items()]
-
-
-def has_gpu() -> bool:
-    """Whether this machine seems to have an NVIDIA GPU."""
-    return shutil.which("nvidia-smi") is not None
 
 
 def watch(process: subprocess.Popen[bytes], progress: Path, console: Any) -> None:

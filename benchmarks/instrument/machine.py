@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ def free_memory() -> int:
 def cores() -> int:
     """CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def has_gpu() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU."""
+    return shutil.which("nvidia-smi") is not None
 
 
 def default_device() -> str:

@@ -164,6 +164,14 @@ class Worker:
         samples = clock.timed(self.clock, lambda: call(inputs.cotangent), n)
         return {"seconds": samples.seconds, "host": samples.host}
 
+    def anchor(self, name: str, n: int) -> dict[str, Any]:
+        """``n`` timed calls of an anchor."""
+        from benchmarks.instrument import clock
+        from benchmarks.instrument.anchor import anchor
+
+        samples = clock.timed(self.clock, anchor(name, self.device), n)
+        return {"seconds": samples.seconds, "host": samples.host}
+
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
         """Do what ``order`` says under ``do``; its answer, or ``failed`` (a status) and ``reason``."""
         import torch

@@ -30,12 +30,14 @@ class WorkerFailedError(RuntimeError):
 class WorkerProcess:
     """One worker, started when it is first asked and again after it died.
 
-    ``settings`` are the worker's own (device, threads, limit); ``environ`` is its environment.
+    ``settings`` are the worker's own (device, threads, limit); ``environ`` is its environment, ``python`` its
+    interpreter.
     """
 
-    def __init__(self, settings: dict[str, Any], environ: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, Any], environ: dict[str, str], python: str = sys.executable) -> None:
         self.settings = settings
         self.environ = environ
+        self.python = python
         self.process: subprocess.Popen[bytes] | None = None
         self.complaints: IO[bytes] | None = None
         self.unread = b""
@@ -52,7 +54,7 @@ class WorkerProcess:
             self.complaints = tempfile.TemporaryFile()  # noqa: SIM115
             self.unread, self.ready = b"", False
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [self.python, "-P", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=self.complaints, env=self.environ,
             )  # fmt: skip
             self._tell(self.settings)
