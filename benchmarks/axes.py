@@ -39,8 +39,9 @@ SIZES = {
     "R": (64, 128, 256, 384, 512, 768),  # residues: crops of 256 and 384, token budgets of 512 and 768
     "N_head": (1, 2, 4, 8, 16),
     "T": (1, 2, 3, 4),  # templates
+    "blocks": (1, 4, 16, 48),  # stacked: an Evoformer has 48
 }
-QUICK = {"S": (32, 128), "R": (64, 256), "N_head": (), "T": ()}
+QUICK = {"S": (32, 128), "R": (64, 256), "N_head": (), "T": (), "blocks": (4, 48)}
 """The sizes that quick effort measures besides the centre's."""
 
 CENTRE = {
@@ -53,7 +54,10 @@ CENTRE = {
 }
 """The problem around which each operation's axes are varied, one at a time."""
 
-MODULES = ("block", "msa_column", "msa_global_column", "msa_row", "template", "triangle")
+STACK = {"S": 8, "R": 16, "N_head": 4, "c": 8}
+"""The problem whose attentions are stacked: small, for it is not timed."""
+
+MODULES = ("block", "depth", "msa_column", "msa_global_column", "msa_row", "template", "triangle")
 """The suite's modules, in the order asv runs them."""
 
 QUICK_COMPILED = ("msa_row", "core", "forward")

@@ -1,12 +1,13 @@
 """asv's benchmark types of this suite: a method's name says what it returns, and its unit.
 
-================ =========== ==============================================================================
-method           unit        value
-================ =========== ==============================================================================
-``seconds_*``    seconds     samples of one call each, or one number
-``bytes_*``      bytes       peak bytes beyond the inputs
-``error_*``      x budget    worst error over what is allowed: above 1 is wrong
-================ =========== ==============================================================================
+================= =========== ==============================================================================
+method            unit        value
+================= =========== ==============================================================================
+``seconds_*``     seconds     samples of one call each, or one number
+``bytes_*``       bytes       peak bytes beyond the inputs
+``error_depth_*`` x eager     drift from float64 over eager's own: above 2 is wrong
+``error_*``       x budget    worst error over what is allowed: above 1 is wrong
+================= =========== ==============================================================================
 
 A benchmark reads what its module's sweep measured. It may do so once: reading the same sweep again would only count the
 same samples twice.
@@ -58,7 +59,14 @@ class Error(_Quantity):
     unit_of_type = "x budget"
 
 
-TYPES = (Seconds, Bytes, Error)
+class Drift(_Quantity):
+    """Error after many blocks, in multiples of eager's."""
+
+    name_regex = re.compile(r"^error_depth_.+$")
+    unit_of_type = "x eager"
+
+
+TYPES = (Seconds, Bytes, Drift, Error)
 
 
 def read_once(name: str, folder: Path = Path("read")) -> None:

@@ -42,7 +42,7 @@ class Cell:
     def benchmarks(self) -> list[str]:
         """asv's names of the benchmarks that read this cell, ``"msa_row.OverR.seconds_forward(256, ...)"``."""
         params = ", ".join(map(repr, self.params.values()))
-        quantities = ("seconds", "bytes", "error", "seconds_compile")
+        quantities = ("seconds", "bytes", "error", "seconds_compile", "error_depth")
         return [f"{self.module}.{self.series}.{quantity}_{self.direction}({params})" for quantity in quantities]
 
 
@@ -97,7 +97,11 @@ def left_out(cell: Cell, effort: Effort) -> str:
     """
     if effort.name != "quick":
         return ""
-    problem = cell.problem
+    problem, building = cell.problem, f"quick effort builds code for {' '.join(axes.QUICK_COMPILED)} at the centre only"
+    if problem.blocks:
+        if problem.blocks not in axes.QUICK["blocks"]:
+            return f"quick effort stacks {' and '.join(map(str, axes.QUICK['blocks']))} blocks"
+        return building if cell.backend in axes.COMPILING else ""
     centre = axes.CENTRE[problem.operation]
     sizes = {name: getattr(problem, name) for name in centre if name != "c"}
     for name, size in sizes.items():
@@ -111,5 +115,5 @@ def left_out(cell: Cell, effort: Effort) -> str:
         return f"quick effort measures whole modules at R = {smallest}"
     built = (problem.operation, problem.level, cell.direction) == axes.QUICK_COMPILED
     if cell.backend in axes.COMPILING and not (built and all(centre[name] == size for name, size in sizes.items())):
-        return f"quick effort builds code for {' '.join(axes.QUICK_COMPILED)} at the centre only"
+        return building
     return ""

@@ -69,6 +69,24 @@ def pair_bias(p: dict[str, Tensor], z: Tensor) -> Tensor:
     return linear(p, "linear_z", z).movedim(-1, -3).unsqueeze(1)
 
 
+def stack(N_head: int, p: dict[str, Tensor], m: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """m and z after the attentions of every block in ``p`` (algorithm 6, lines 2, 3, 8 and 9)."""
+    import torch
+
+    blocks: dict[int, dict[str, dict[str, Tensor]]] = {}
+    for name, x in p.items():
+        number, operation, parameter = name.split(".", 2)
+        blocks.setdefault(int(number), {}).setdefault(operation, {})[parameter] = x
+    rows = slice(None)
+    whole_m, whole_z = (torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device) for x in (m, z))
+    for _, block in sorted(blocks.items()):
+        m = m + module("msa_row", N_head, block["msa_row"], m, z, whole_m, rows)
+        m = m + module("msa_column", N_head, block["msa_column"], m, None, whole_m, rows)
+        z = z + module("triangle_starting", N_head, block["triangle_starting"], z, None, whole_z, rows)
+        z = z + module("triangle_ending", N_head, block["triangle_ending"], z, None, whole_z, rows)
+    return m, z
+
+
 def layer_norm(p: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
     """LayerNorm over channels, eps 1e-5, affine."""
     from torch.nn.functional import layer_norm

@@ -79,22 +79,38 @@ def core_inputs(problem: Problem, draw: Draw) -> Inputs:
 
 
 def module_inputs(problem: Problem, draw: Draw, shapes: dict[str, tuple[int, ...]]) -> Inputs:
-    """x and z of ``problem``'s module, a padding mask, the output's cotangent, and parameters of these ``shapes``.
-
-    Weights are normal with variance 1 / fan-in; LayerNorm's scale is near 1.
-    """
+    """x and z of ``problem``'s module, a padding mask, the output's cotangent, and parameters of these ``shapes``."""
     S, R, C = problem.S or 0, problem.R, CHANNELS[problem.operation]
     table = (1, S, R) if problem.operation.startswith("msa") else (1, R, R)
     arguments = {"x": draw(*table, C)}
     if problem.operation == "msa_row":
         arguments["z"] = draw(1, R, R, PAIR_CHANNELS)
-    parameters = {}
-    for name, shape in sorted(shapes.items()):
-        values = draw(*shape) * (shape[-1] ** -0.5 if len(shape) > 1 else 0.1)
-        parameters[name] = values + 1 if name.startswith("layer_norm") and name.endswith("weight") else values
+    parameters = weights(draw, shapes)
     attended = 1 if problem.operation in ("msa_column", "msa_global_column", "triangle_ending") else 2
     arguments = {name: x.requires_grad_() for name, x in arguments.items()}
     return Inputs(arguments, padding(table, attended, draw), draw(*table, C), parameters)
+
+
+def stack_inputs(problem: Problem, draw: Draw, shapes: dict[str, tuple[int, ...]]) -> Inputs:
+    """m and z of a stack, one cotangent for both (m's numbers, then z's), and parameters of these ``shapes``."""
+    S, R = problem.S or 0, problem.R
+    m, z = draw(1, S, R, CHANNELS["msa_row"]), draw(1, R, R, PAIR_CHANNELS)
+    arguments = {"m": m.requires_grad_(), "z": z.requires_grad_()}
+    return Inputs(arguments, None, draw(m.numel() + z.numel()), weights(draw, shapes))
+
+
+def apart(cotangent: Tensor, m: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """A stack's cotangent as those of m and z."""
+    return cotangent[: m.numel()].view_as(m), cotangent[m.numel() :].view_as(z)
+
+
+def weights(draw: Draw, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Parameters by name: weights normal with variance 1 / fan-in, LayerNorm's scales near 1, the rest small."""
+    found = {}
+    for name, shape in sorted(shapes.items()):
+        values = draw(*shape) * (shape[-1] ** -0.5 if len(shape) > 1 else 0.1)
+        found[name] = values + 1 if "layer_norm" in name and name.endswith("weight") else values
+    return found
 
 
 def padding(shape: tuple[int, ...], attended: int, draw: Draw) -> Tensor:

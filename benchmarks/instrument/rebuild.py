@@ -79,4 +79,4 @@ def value(record: dict[str, Any] | None, kind: str) -> Any:
         return float("nan")
     if kind == "seconds":
         return record["seconds"]["samples"]
-    return record["compile_seconds" if kind == "seconds_compile" else kind]
+    return record[{"seconds_compile": "compile_seconds", "error_depth": "error"}.get(kind, kind)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.instrument.inputs import MODULES, Draw, Inputs, core_inputs, module_inputs
+from benchmarks.instrument.inputs import MODULES, Draw, Inputs, apart, core_inputs, module_inputs, stack_inputs
 from benchmarks.instrument.problems import Problem
 
 if TYPE_CHECKING:
@@ -63,18 +63,30 @@ def build(problem: Problem, backend: Any) -> Any:
         return kind(**channels, c=problem.c, N_head=problem.N_head, gated=True, backend=backend)
 
 
+def build_stack(problem: Problem, backend: Any) -> Any:
+    """The modules of every block of ``problem`` over ``backend``, as ``build`` makes them."""
+    from torch.nn import ModuleDict, ModuleList
+
+    blocks = range(problem.blocks or 0)
+    return ModuleList(ModuleDict({part.operation: build(part, backend) for part in problem.parts}) for _ in blocks)
+
+
 def inputs_of(problem: Problem, draw: Draw) -> Inputs:
     """The tensors of ``problem``."""
     if problem.level == "core":
         return core_inputs(problem, draw)
-    shapes = {name: tuple(x.shape) for name, x in build(problem, "eager").state_dict().items()}
-    return module_inputs(problem, draw, shapes)
+    stacked = problem.level == "stack"
+    module = build_stack(problem, "eager") if stacked else build(problem, "eager")
+    shapes = {name: tuple(x.shape) for name, x in module.state_dict().items()}
+    return stack_inputs(problem, draw, shapes) if stacked else module_inputs(problem, draw, shapes)
 
 
 def call_of(problem: Problem, backend: Any, direction: str, inputs: Inputs) -> Call:
-    """One call of ``backend`` on ``inputs``: at the core, or of the module over it."""
+    """One call of ``backend`` on ``inputs``: at the core, or of the module or the stack over it."""
     import torch
 
+    if problem.level == "stack":
+        return call_of_stack(problem, backend, direction, inputs)
     names, arguments = list(inputs.arguments), list(inputs.arguments.values())
     if problem.level == "core":
         wanted = arguments
@@ -103,3 +115,27 @@ def call_of(problem: Problem, backend: Any, direction: str, inputs: Inputs) -> C
         return {"o": o, **{f"d{name}": gradient for name, gradient in zip(names, gradients, strict=False)}}
 
     return training
+
+
+def call_of_stack(problem: Problem, backend: Any, direction: str, inputs: Inputs) -> Call:
+    """One call of all blocks over ``backend``: m and z after them and, in training, the gradients of both."""
+    import torch
+
+    blocks = build_stack(problem, backend)
+    blocks.load_state_dict(inputs.parameters, assign=True)
+    blocks.requires_grad_(False)
+
+    def call(cotangent: Tensor) -> Outputs:
+        m, z = first = tuple(inputs.arguments.values())
+        with torch.set_grad_enabled(direction == "training"):
+            for block in blocks:
+                m = m + block["msa_row"](m, z)
+                m = m + block["msa_column"](m)
+                z = z + block["triangle_starting"](z)
+                z = z + block["triangle_ending"](z)
+        outputs = {"m": m, "z": z}
+        if direction == "training":
+            outputs["dm"], outputs["dz"] = torch.autograd.grad((m, z), first, apart(cotangent, m, z))
+        return outputs
+
+    return call

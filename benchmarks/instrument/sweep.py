@@ -137,7 +137,8 @@ class Sweep:
             group = [finding for finding in group if finding.status in OPEN]
         if not group:
             return
-        self.take_turns(group)
+        if group[0].cell.problem.timed:
+            self.take_turns(group)
         for finding in group:
             self.finish(finding)
         for worker in self.pool:
@@ -165,7 +166,7 @@ class Sweep:
         if need > self.limit:
             return finding.end("too_big", f"needs {size(need)}, {size(self.limit)} here")
         seconds = self.forecast.seconds(finding)
-        if seconds > self.effort.longest_call:
+        if cell.problem.timed and seconds > self.effort.longest_call:
             allowed = f"{self.effort.name} effort allows {self.effort.longest_call:g} s"
             return finding.end("not_run", f"would take about {seconds:.2g} s a call; {allowed}")
         return None
@@ -183,14 +184,15 @@ class Sweep:
             return finding.end("not_run", reason)
         order = {
             "do": "prove", **finding.order,
-            "repeats": self.effort.memory_repeats, "checked_scores": self.effort.checked_scores,
+            "repeats": self.effort.memory_repeats if finding.cell.problem.timed else 0,
+            "checked_scores": self.effort.checked_scores,
         }  # fmt: skip
         try:
             said = self.pool[0].ask(order, self.patience(finding, 20))
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         finding.errors, finding.kernels = said["errors"], said["kernels"]
-        finding.bytes = max(said["bytes"])
+        finding.bytes = max(said["bytes"], default=None)
         finding.first_seconds = said["first"]
         if finding.compiles:
             self.building += said["first"]

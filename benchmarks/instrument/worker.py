@@ -143,7 +143,7 @@ class Worker:
         return {
             "errors": errors,
             "bytes": [peak for peak, _ in found],
-            "kernels": found[-1][1],
+            "kernels": found[-1][1] if found else [],
             "first": first,
         }
 

@@ -59,8 +59,9 @@ def test_asv_finds_the_series_and_nothing_else():
         found.setdefault((module, series), set()).add(quantity)
     for (_, series), quantities in found.items():
         directions = {f"{kind}_{d}" for kind in ("seconds", "bytes", "error") for d in axes.DIRECTIONS}
-        compiling = {f"seconds_compile_{d}" for d in axes.DIRECTIONS}
-        assert quantities == (compiling if series == "Compile" else directions)
+        special = {"Compile": "seconds_compile", "OverBlocks": "error_depth"}
+        alone = {f"{special.get(series)}_{d}" for d in axes.DIRECTIONS}
+        assert quantities == (alone if series in special else directions)
     assert (
         {module for module, _ in found} == set(axes.MODULES) == {p.stem for p in ROOT.glob("*.py")} & set(axes.MODULES)
     )
@@ -75,7 +76,7 @@ def test_every_series_says_its_version_itself(module):
 
 def test_units_and_types():
     units = {benchmark.type: benchmark.unit for benchmark in BENCHMARKS.values()}
-    assert units == {"seconds": "seconds", "bytes": "bytes", "error": "x budget"}
+    assert units == {"seconds": "seconds", "bytes": "bytes", "error": "x budget", "drift": "x eager"}
 
 
 def test_ranges_reach_the_real_ones():

@@ -16,6 +16,7 @@ from misbehaving import ALONE, NAMES, TINY, cell
 
 from benchmarks.instrument import journal
 from benchmarks.instrument.cells import Selection
+from benchmarks.instrument.problems import Problem
 from benchmarks.instrument.sweep import WrongImplsError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,9 +130,11 @@ def test_the_oldest_commit_can_be_measured(sweep_over, tmp_path):
     block = replace(TINY, level="module", mask="padding")
     cells = [cell("eager"), cell("eager", "training"), cell("sdpa")]
     cells.append(cell("eager", problem=block, series="Block"))
+    stack = Problem("evoformer", "stack", "float32", N_head=2, c=8, R=7, S=5, blocks=1)
+    cells.append(cell("eager", problem=stack, series="OverBlocks"))
     sweep = sweep_over(tmp_path / "results", ALONE, [installed], env_dir=installed)
     readings = sweep.measure(cells, Selection())
-    assert [readings[c.place]["status"] for c in cells] == ["ok", "ok", "absent", "absent"]
+    assert [readings[c.place]["status"] for c in cells] == ["ok", "ok", "absent", "absent", "absent"]
 
 
 SCRIPT = """
