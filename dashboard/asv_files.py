@@ -20,10 +20,12 @@ from dashboard.naming import AXES, size
 
 RESULTS_VERSION = 2
 BENCHMARK = re.compile(
-    r"(?P<module>\w+)\.(?P<series>\w+)\.(?P<quantity>seconds|bytes|error|seconds_compile)_(?P<direction>forward|training)"
+    r"(?P<module>\w+)\.(?P<series>\w+)\.(?P<quantity>seconds|bytes|error|seconds_compile|error_depth)_(?P<direction>forward|training)"
 )
 NO_REASON = "asv keeps no reason, and this commit has no journal"
-MODULE_OPERATIONS = {"template": "template_pointwise"}
+MODULE_OPERATIONS = {"template": "template_pointwise", "depth": "evoformer"}
+LEVELS = {"block": "module", "depth": "stack"}
+DRIFT_ALLOWED = 2
 
 
 def rows(results: Path, findings: Findings) -> Iterator[dict[str, Any]]:
@@ -96,7 +98,7 @@ def _described(module: str, series: str, params_json: str, direction: str, param
     at = size(params)
     return {
         **known,
-        "level": "module" if module == "block" else "core",
+        "level": LEVELS.get(module, "core"),
         "point": f"{operation} {series} {at} {params.get('dtype', '')} {direction}",
         "size": at,
         "backend": str(params.get("backend", "")),
@@ -125,6 +127,8 @@ def _measured(quantity: str, entry: dict[str, Any], at: int) -> dict[str, Any]:
         return {"status": "failed"} if value is None and quantity == "seconds" else {}
     if quantity == "seconds_compile":
         return {"compile_seconds": float(value), "status": "ok", "reason": ""}
+    if quantity == "error_depth":
+        return {"error": float(value), "status": "ok" if value <= DRIFT_ALLOWED else "inaccurate", "reason": ""}
     if quantity != "seconds":
         return {quantity: float(value)}
     bounds = {"seconds_low": "stats_ci_99_a", "seconds_high": "stats_ci_99_b", "seconds_q25": "stats_q_25"}

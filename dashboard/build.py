@@ -16,6 +16,7 @@ from dashboard.payload import to_json
 from dashboard.units import ratio
 
 SITE = Path(__file__).parent / "site"
+LEVELS = ("core", "module", "stack")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "charts.js", "main.js")
 
@@ -73,7 +74,7 @@ def in_short(data: dict[str, Any]) -> list[dict[str, str]]:
     verdicts = sorted(
         data["views"][0]["commits"][0]["verdicts"],
         key=lambda verdict: (
-            verdict["level"] == "module",
+            LEVELS.index(verdict["level"]) if verdict["level"] in LEVELS else 0,
             order.index(verdict["operation"]) if verdict["operation"] in order else len(order),
             DTYPES.index(verdict["dtype"]) if verdict["dtype"] in DTYPES else len(DTYPES),
             verdict["direction"],

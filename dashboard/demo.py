@@ -49,9 +49,10 @@ SERIES: dict[str, dict[str, Sequence[int]]] = {
     "msa_global_column": {"OverS": (128, 1024, 5120)},
     "triangle": {"OverR": (64, 128, 256, 384)},
     "template": {"OverT": (1, 2, 4)},
+    "depth": {"OverBlocks": (4, 48)},
 }
-AXIS = {"OverS": "S", "OverR": "R", "OverHeads": "N_head", "OverT": "T"}
-OPERATION = {"template": "template_pointwise"}
+AXIS = {"OverS": "S", "OverR": "R", "OverHeads": "N_head", "OverT": "T", "OverBlocks": "blocks"}
+OPERATION = {"template": "template_pointwise", "depth": "evoformer"}
 
 
 @dataclass(frozen=True)
@@ -170,12 +171,14 @@ def _problem(module: str, node: str, changed: dict[str, int], dtype: str) -> dic
         "msa_global_column": R * H * S,
         "triangle": R * H * R * R,
         "template": R * R * H * T,
+        "depth": axes.get("blocks", 0) * H * (2 * S * R * R + R * S * S + R * R * R),
     }[module]
     return {
         "operation": f"triangle_{node}" if node else OPERATION.get(module, module),
-        "level": "core",
+        "level": "stack" if module == "depth" else "core",
         "B": 1,
-        "S": S if module.startswith("msa") else None,
+        "blocks": axes.get("blocks"),
+        "S": S if module.startswith("msa") or module == "depth" else None,
         "R": R,
         "T": T if module == "template" else None,
         "N_head": H,
@@ -199,6 +202,8 @@ def _outcome(
 ) -> dict[str, Any]:
     if model.unsupported:
         return _empty("unsupported", model.unsupported)
+    if problem["level"] == "stack":
+        return _drift(rng)
     training, scores = direction == "training", problem["scores"]
     width = 2 if problem["dtype"] == "bfloat16" else 4
     outputs = scores / problem["R"] * problem["c"]
@@ -237,6 +242,12 @@ def _outcome(
         "kernels": ["aten::bmm", "aten::_softmax"],
         "state": {"before": state, "after": state},
     }
+
+
+def _drift(rng: random.Random) -> dict[str, Any]:
+    errors = {name: {"error": 1e-6 * rng.uniform(0.9, 1.1), "budget": 1e-6} for name in ("m", "z")}
+    worst = max(pair["error"] / pair["budget"] for pair in errors.values())
+    return _empty("ok", "") | {"error": worst, "errors": errors}
 
 
 def _empty(status: str, reason: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-AXES = ("S", "R", "T", "N_head", "c", "B")
+AXES = ("S", "R", "T", "N_head", "c", "B", "blocks")
 NAMES = ("operation", "node", "backend", "dtype")  # parameters of a series that are not sizes
 
 

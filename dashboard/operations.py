@@ -1,4 +1,4 @@
-"""The six attentions in the words of a reader who has not met them."""
+"""The six attentions, and a stack of them, in the words of a reader who has not met them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,12 @@ OPERATIONS: dict[str, Operation] = {
         "For each pair of residues on its own, one query attends to the T templates (structures of relatives): "
         "R² very short attentions.",
     ),
+    "evoformer": Operation(
+        "Depth: stacked Evoformer blocks",
+        "algorithm 6",
+        "Rows, columns and both triangles, gated, each added to what it was given, block after block: how far rounding "
+        "carries the whole stack from float64, in units of how far it carries plain eager attention. Not timed.",
+    ),
 }
 
 AXIS_WORDS: dict[str, str] = {
@@ -58,6 +64,7 @@ AXIS_WORDS: dict[str, str] = {
     "N_head": "heads",
     "c": "channels of a head",
     "B": "proteins in a batch",
+    "blocks": "blocks that are stacked",
 }
 
 

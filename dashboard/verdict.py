@@ -43,6 +43,8 @@ def verdict(cells: Iterable[Row]) -> Verdict:
     A problem that several series share counts once. Series without an axis (compiling) say nothing here.
     """
     rows = _once([row for row in cells if row["size"]])
+    if any(row["level"] == "stack" for row in rows):
+        return _drift(rows)
     timed = [row for row in rows if row["status"] == "ok" and _known(row["seconds"])]
     warnings = (*_no_room(rows, timed), *_wrong(rows), *_disturbed(timed))
     if not timed:
@@ -63,6 +65,25 @@ def verdict(cells: Iterable[Row]) -> Verdict:
         (*_speed(best, equals, level, timed), *_against_eager(best, timed), *_memory(timed), *warnings),
         *_facts(best, timed),
     )
+
+
+def _drift(rows: list[Row]) -> Verdict:
+    """The verdict on stacks of blocks, of which only the error is measured: that of the deepest."""
+    known = [row for row in rows if _known(row["error"])]
+    wrong = list(dict.fromkeys(row["backend"] for row in rows if row["status"] == "inaccurate"))
+    if not known and not wrong:
+        return Verdict("nothing ran", (), (_nothing(rows),))
+    sentences, at = [], ""
+    if known:
+        deepest = max(known, key=lambda row: row["blocks"])
+        at = deepest["at"]
+        there = sorted((row for row in known if row["at"] == at), key=lambda row: row["error"])
+        drifts = ", ".join(f"{row['backend']} {ratio(row['error'])}" for row in there)
+        sentences.append(f"After {deepest['blocks']:.0f} blocks, in units of eager's drift from float64: {drifts}.")
+    if wrong:
+        sentences.append(f"Twice eager's drift is allowed: {_list(wrong, 'and')} went beyond it, or to no number.")
+    answer = f"do not use {_list(wrong, 'or')}" if wrong else "no backend drifts much further than eager"
+    return Verdict(answer, (), tuple(sentences), at)
 
 
 def _once(cells: list[Row]) -> list[Row]:
@@ -180,7 +201,7 @@ def _disturbed(timed: list[Row]) -> Iterable[str]:
 
 def _nothing(rows: list[Row]) -> str:
     reasons = Counter(row["reason"] or row["status"] for row in rows).most_common(1)
-    return "Nothing was timed here" + (f": {reasons[0][0]}." if reasons else ".")
+    return "Nothing was measured here" + (f": {reasons[0][0]}." if reasons else ".")
 
 
 def _by(name: str, rows: Iterable[Row]) -> dict[str, list[Row]]:

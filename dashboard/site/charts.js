@@ -20,6 +20,7 @@ const DRAWN = {
       : { value: cell.predicted_bytes, low: null, high: null, kind: "predicted" },
     say: (value) => si(value, "B"),
   },
+  drift: { unit: "×", title: "Drift from float64, over eager’s", read: (cell) => measuredOnly(cell.error), say: ratio },
   error: { unit: "share", title: "Error, share of the budget", read: (cell) => measuredOnly(cell.error), say: percent },
 };
 

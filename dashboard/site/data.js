@@ -14,6 +14,7 @@
  * @property {string} mask @property {string} status @property {string} reason @property {string} effort
  * @property {string} standing @property {number | null} S @property {number | null} R @property {number | null} T
  * @property {number | null} N_head @property {number | null} c @property {number | null} B
+ * @property {number | null} blocks
  * @property {number | null} flops @property {number} n @property {number} rounds
  * @property {number | null} seconds @property {number} seconds_low @property {number} seconds_high
  * @property {number} seconds_q25 @property {number} seconds_q75

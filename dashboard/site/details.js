@@ -91,6 +91,7 @@ function cardOf(cell, close) {
 
 /** What is known of a cell, term by term. @param {Cell} cell @returns {[string, string][]} */
 function facts(cell) {
+  const stacked = cell.level === "stack";
   /** @type {[string, string | null][]} */
   const all = [
     ["Status", words(cell.status) + (cell.reason ? `: ${cell.reason}` : "")],
@@ -101,9 +102,9 @@ function facts(cell) {
     ["Rate", cell.seconds && cell.flops ? si(cell.flops / cell.seconds, "FLOP/s") : null],
     ["Memory", cell.bytes === null ? null : `${si(cell.bytes, "B")} beyond the inputs`],
     ["Predicted", cell.predicted_bytes === null ? null : `${si(cell.predicted_bytes, "B")} beyond the inputs`],
-    ["Error", cell.error === null ? null : `${percent(cell.error)} of the budget`],
+    ["Error", cell.error === null ? null : stacked ? `${ratio(cell.error)} eager’s drift` : `${percent(cell.error)} of the budget`],
     ...cell.errors.map(([name, error, budget]) => /** @type {[string, string]} */ ([
-      `   ${name}`, `${error === null ? "not finite" : error.toExponential(1)} of ${budget === null ? "?" : budget.toExponential(1)} allowed`])),
+      `   ${name}`, `${error === null ? "not finite" : error.toExponential(1)} ${stacked ? "beside eager’s" : "of"} ${budget === null ? "?" : budget.toExponential(1)}${stacked ? "" : " allowed"}`])),
     ["Compiling", cell.compile_seconds === null ? null : `${si(cell.compile_seconds, "s")}, once and not in the time`],
     ["Kernels", cell.kernels.length ? cell.kernels.join(", ") : null],
     ["Disturbed", cell.disturbed || null],

@@ -33,10 +33,10 @@ function drawCommit(view, commit, chosen) {
   byId("legend").replaceChildren(...(chosen.as === "charts" ? chartLegend() : legend(chosen.show)));
 }
 
-/** The order of the supplement; cores before modules. @param {Cell} cell */
+/** The order of the supplement; cores before modules, stacks last. @param {Cell} cell */
 function order(cell) {
   const at = Object.keys(data.operations).indexOf(cell.operation);
-  return (at < 0 ? 99 : at) + (cell.level === "module" ? 100 : 0);
+  return (at < 0 ? 99 : at) + Math.max(["core", "module", "stack"].indexOf(cell.level), 0) * 100;
 }
 
 /** @param {View} view @param {Commit} commit @returns {(Node | string)[]} */
@@ -90,6 +90,7 @@ function sectionId(cell) {
 /** @param {View} view @param {Cell[]} cells @param {Verdict} found @param {Choices} chosen */
 function operationSection(view, cells, found, chosen) {
   const id = sectionId(cells[0]);
+  const show = cells[0].level === "stack" ? "drift" : chosen.show;
   const operation = data.operations[cells[0].operation];
   const verdict = make("div", { class: "verdict" });
   const [first, ...rest] = found.sentences;
@@ -106,8 +107,8 @@ function operationSection(view, cells, found, chosen) {
     make("p", { class: "quiet" }, operation?.words ?? ""),
     verdict,
     make("div", { class: "tables" }, ...[...groupBy(cells, (cell) => `${cell.module} ${cell.series}`).values()].flatMap((series) =>
-      chosen.as === "charts" ? seriesCharts(series, chosen.show) : [seriesTable(data, series, chosen.show, register)])),
-    ...(chosen.as === "charts" ? [commitsChart(view, cells, found, chosen.show)] : []));
+      chosen.as === "charts" ? seriesCharts(series, show) : [seriesTable(data, series, show, register)])),
+    ...(chosen.as === "charts" ? [commitsChart(view, cells, found, show)] : []));
 }
 
 /** @param {string} show @returns {HTMLElement[]} */

@@ -91,7 +91,7 @@ function seriesCaption(data, cells) {
   if (cells[0].mask && cells[0].mask !== "none") fixed.push(`mask ${cells[0].mask}`);
   return [
     make("b", {}, names.length ? `Over ${names.map((name) => `${name}, ${data.axes[name]}`).join("; ")}` : cells[0].series),
-    make("span", { class: "quiet" }, fixed.length ? `: ${fixed.join(", ")}` : ""),
+    make("span", { class: "quiet" }, cells[0].level === "stack" ? " (drift from float64 over eager’s)" : "", fixed.length ? `: ${fixed.join(", ")}` : ""),
   ];
 }
 
@@ -121,9 +121,10 @@ function breakable(name) {
   return name.split(/(?<=_)/).flatMap((part) => [part, make("wbr")]);
 }
 
-/** Empty cells with the same key are drawn as one; "" for a cell with a time. @param {Cell | undefined} cell */
+/** Empty cells with the same key are drawn as one; "" for a cell with a number. @param {Cell | undefined} cell */
 function emptyKey(cell) {
   if (!cell) return "not selected";
+  if (cell.level === "stack" && cell.error !== null) return "";
   return cell.seconds === null ? `${cell.status}: ${cell.reason}` : "";
 }
 
@@ -180,6 +181,7 @@ function markOf(mark) {
  * @param {boolean} least @returns {{lines: string[], top: boolean, mark: string, advantage: number | null}}
  */
 function shown(cell, show, times, least) {
+  if (show === "drift") return { lines: [ratio(/** @type {number} */ (cell.error)), worstTensor(cell)], top: false, mark: "", advantage: null };
   const time = si(/** @type {number} */ (cell.seconds), "s");
   const speed = cell.speedup === null ? "" : `${ratio(cell.speedup)} eager`;
   const memory = cell.bytes === null ? "memory unknown" : si(cell.bytes, "B");

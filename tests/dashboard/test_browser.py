@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results")
-    demo.write(path, demo.COMMITS[:2], modules=["msa_row", "triangle"])
+    demo.write(path, demo.COMMITS[:2], modules=["msa_row", "triangle", "depth"])
     demo.write(path, demo.COMMITS[:1], machine="other", modules=["msa_row"], dtypes=["float32"], seed=1)
     return path
 
@@ -106,7 +106,7 @@ def tables(page: Any) -> str:
 
 def test_from_a_file_it_shows_and_asks_for_nothing(watched: Watched, site: Path) -> None:
     page = watched.open(site.as_uri() + "/index.html")
-    assert page.locator(".operation").count() == 3
+    assert page.locator(".operation").count() == 4
     assert page.locator("td button.cell").count() > 50
     assert watched.outside(site.as_uri()) == []
     assert [url for url in watched.requests if url != "about:blank"] == [site.as_uri() + "/index.html"]
@@ -130,6 +130,25 @@ def test_a_cell_shows_the_dataframes_number(watched: Watched, site: Path, result
     assert shown == pytest.approx(list(own["seconds"]), rel=5e-3)
     ratios = [float(text.removesuffix("× eager")) for text in row.locator(".second").all_inner_texts()]
     assert ratios == pytest.approx(list(own["speedup"]), rel=5e-3)
+
+
+def test_a_stack_shows_its_drift_whatever_else_is_shown(watched: Watched, site: Path, results: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#place=generated/" + demo.ENV + "/2&dtype=float32")
+    cells = history.load(results).cells
+    newest = cells[cells["machine"] == "generated"]["commit"].iloc[-1]
+    own = cells[
+        (cells["commit"] == newest) & (cells["level"] == "stack") & (cells["dtype"] == "float32")
+        & (cells["backend"] == "chunked") & (cells["direction"] == "forward")
+    ].sort_values("blocks")  # fmt: skip
+    stack = page.locator("#operation-evoformer-stack")
+    for show in ("time", "memory", "all"):
+        choose(page, "show", show)
+        row = stack.locator("tbody tr", has_text="chunked").first
+        shown = [float(text.removesuffix("×")) for text in row.locator(".first").all_inner_texts()]
+        assert shown == pytest.approx(list(own["error"]), rel=5e-3)
+    assert "After 48 blocks, in units of eager's drift" in stack.inner_text()
+    stack.locator("tbody button.cell").first.click()
+    assert "eager’s drift" in page.locator("#details").inner_text()
 
 
 def test_every_control_changes_what_the_page_says_and_its_address(watched: Watched, site: Path) -> None:
@@ -182,7 +201,7 @@ def test_the_address_restores_every_choice_and_the_back_button_works(watched: Wa
 def test_an_address_with_what_does_not_exist_says_so(watched: Watched, site: Path) -> None:
     page = watched.open(site.as_uri() + "/index.html#commit=deadbeef&show=%3Cb%3E&dtype=float32")
     assert "deadbeef" in page.locator("#notice").inner_text()
-    assert page.locator(".operation").count() == 3
+    assert page.locator(".operation").count() == 4
 
 
 def test_charts_draw_every_number_and_ask_for_nothing(watched: Watched, site: Path) -> None:
@@ -206,7 +225,7 @@ def test_without_the_chart_library_the_tables_stand_alone(
     monkeypatch.setattr("dashboard.build.chart_library", lambda: "")
     assert main(["build", "--results", str(results), "--out", str(tmp_path), "--no-asv"]) == 0
     page = watched.open(tmp_path.as_uri() + "/index.html")
-    assert page.locator(".operation").count() == 3
+    assert page.locator(".operation").count() == 4
     assert not page.locator("[data-choice=as]").is_visible()
 
 

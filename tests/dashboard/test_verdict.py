@@ -112,7 +112,7 @@ def test_disturbed_timings_are_warned_of_where_they_are_many(tmp_path: Path) -> 
 
 def test_nothing_ran(tmp_path: Path) -> None:
     found = judge(tmp_path, ("flash_attn", 64, "unsupported", None))
-    assert found == Verdict("nothing ran", (), ("Nothing was timed here: why unsupported.",))
+    assert found == Verdict("nothing ran", (), ("Nothing was measured here: why unsupported.",))
 
 
 def test_without_eager_no_speed_up_is_claimed(tmp_path: Path) -> None:
