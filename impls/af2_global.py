@@ -22,7 +22,7 @@ def masked_mean(x: Float[Tensor, "*B L c"], mask: Bool[Tensor, "*#B L"] | None) 
     (Algorithm 19 line 2, with the mask that the published models apply.)
     """
     if mask is None:
-        return x.mean(-2)
+        return x.mean(-2) if x.shape[-2] else x.sum(-2)
     wide = torch.promote_types(x.dtype, torch.float32)  # in float16 EPS would be 0
     total = torch.where(mask[..., None], x, 0).sum(-2, dtype=wide)
     return (total / (mask.sum(-1, keepdim=True, dtype=wide) + EPS)).to(x.dtype)

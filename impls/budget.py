@@ -19,7 +19,7 @@ twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -68,14 +68,34 @@ def budget(inputs: CoreInputs) -> Budget:
 
 
 def run(attend: Backend | Callable[..., Tensor], inputs: CoreInputs) -> dict[str, Tensor]:
-    """``o``, and as ``dq``, ``dk``, ``dv``, ``dbias`` the gradients of the inputs that require one."""
+    """``o``, and as ``dq``, ``dk``, ``dv``, ``dbias`` the gradients of the inputs that require one.
+
+    Raises NoGradient where o carries none to one of them.
+    """
     q, k, v, bias, mask, cotangent = inputs
     o = attend(q, k, v, bias, mask)
-    wanted = {f"d{name}": x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
+    wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
+    return {"o": o.detach(), **gradients("o", o, wanted, cotangent)}
+
+
+class NoGradient(RuntimeError):
+    """An output does not depend, for autograd, on something that a gradient is wanted of."""
+
+
+def gradients(name: str, output: Tensor, wanted: Mapping[str, Tensor], cotangent: Tensor) -> dict[str, Tensor]:
+    """The gradient of each tensor wanted, with ``d`` before its name.
+
+    Raises NoGradient, naming those to which ``output`` (called ``name``) carries none.
+    """
     if not wanted:
-        return {"o": o.detach()}
-    gradients = torch.autograd.grad(o, tuple(wanted.values()), cotangent)
-    return {"o": o.detach(), **dict(zip(wanted, gradients, strict=True))}
+        return {}
+    found: tuple[Tensor | None, ...] = (None,) * len(wanted)
+    if output.requires_grad:
+        found = torch.autograd.grad(output, tuple(wanted.values()), cotangent, allow_unused=True)
+    present = {f"d{key}": x for key, x in zip(wanted, found, strict=True) if x is not None}
+    if missing := [key for key in wanted if f"d{key}" not in present]:
+        raise NoGradient(f"{name} carries no gradient to {', '.join(missing)}")
+    return present
 
 
 def in_float64(inputs: CoreInputs) -> CoreInputs:

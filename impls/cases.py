@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from impls import quirks
 from impls.masks import make_mask
+from impls.oneline import as_line, from_line
 from impls.problem import DIRECTIONS, DTYPES, MASK_KINDS, OPERATIONS, CoreInputs, CoreProblem, Problem, one_of
 
 LEAVES = ("q", "k", "v", "bias")
@@ -81,28 +82,10 @@ class Case:
     @classmethod
     def parse(cls, text: str) -> Case:
         """The case that ``str`` wrote. Raises ValueError for a field that no case has, or a value it cannot have."""
-        values: dict[str, Any] = {}
-        types = {field.name: str(field.type) for field in fields(cls)}
-        for word in text.split():
-            name, _, value = word.partition("=")
-            kind = types[one_of("field of a case", name, tuple(types))]
-            if kind.startswith("tuple[int"):
-                values[name] = tuple(int(n) for n in value.split("x") if n)
-            elif kind.startswith("tuple[str"):
-                values[name] = tuple(value.split("+"))
-            else:
-                values[name] = int(value) if kind.startswith("int") else value
-        if missing := [field for field in ("kind", "batch", "H", "Q", "K", "c") if field not in values]:
-            raise ValueError(f"a case needs {', '.join(missing)} as well: {text!r}")
-        return cls(**values)
+        return from_line(cls, text)
 
     def __str__(self) -> str:
-        words = []
-        for field in fields(self):
-            if (value := getattr(self, field.name)) != field.default:
-                join = "x" if "int" in str(field.type) else "+"
-                words.append(f"{field.name}={join.join(map(str, value)) if isinstance(value, tuple) else value}")
-        return " ".join(words)
+        return as_line(self)
 
     def with_(self, **changes: Any) -> Case:
         """A copy with some fields changed."""
@@ -116,6 +99,16 @@ class Case:
     def family(self) -> str:
         """The kind, and the quirks where those are what the case is about."""
         return " ".join([self.kind, *self.quirks]) if self.kind in ("layouts", "values") else self.kind
+
+    @property
+    def traits(self) -> tuple[object, ...]:
+        """What is particular about the case, sizes and dtype aside."""
+        return (self.mask, self.quirks, self.repeats > 1, self.bias_shape is None, self.H_kv in (None, self.H))
+
+    @property
+    def nothing(self) -> bool:
+        """Whether an axis is empty, so that there is nothing to compute."""
+        return not self.core().scores
 
     def core(self) -> CoreProblem:
         """The problem that a backend is asked about."""

@@ -3,28 +3,58 @@
 The kernel is a callable with the signature of the core call, ``(q, k, v, bias, mask) -> o``, an ``impls.Backend``, or
 the name of a registered backend. A callable claims every problem, and declines one by raising
 ``NotImplementedError("why")``. A ``Backend`` claims what its ``limits`` let through.
+
+With ``--module`` it is a whole module of the operation that ``--op`` names: its class or another builder with our
+module's signature and parameter names (``impls.evoformer``), or a function ``(parameters, x, z=None, mask=None, *,
+N_head)``. The name of a registered backend stands for our modules over it.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import random
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from impls import report
 from impls.cases import Case, cases, few
-from impls.conformance import Verdict, judge_parts
+from impls.conformance import AnyCase, Verdict, judge, judge_parts
 from impls.interface import Backend, as_backend, get
+from impls.masks import MASKED_ROWS
+from impls.module_cases import DTYPES_TRIED, ModuleCase, module_cases
+from impls.module_conformance import Subject, judge_module, judge_module_parts, over, subject
 from impls.problem import DTYPES, OPERATIONS, Problem, one_of
-from impls.shrink import shrink, symptom
+from impls.shrink import fault, shrink_by, symptom
 
 CASES_OF_A_FAMILY = 2
-FAILURES_SHOWN = 4
+FAILURES_SHRUNK = 4
+SIMPLEST_FIRST = ("float32", "float64", "bfloat16", "float16")
+
+C = TypeVar("C", Case, ModuleCase)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """How one target is judged: on one case, and on as much of a case as it takes."""
+
+    judge: Callable[[Any], Verdict]
+    parts: Callable[[Any], list[Verdict]]
+
+
+def of_kernel(backend: Backend) -> Examination:
+    return Examination(partial(judge, backend), partial(judge_parts, backend))
+
+
+def of_module(module: Subject) -> Examination:
+    return Examination(partial(judge_module, module), partial(judge_module_parts, module))
 
 
 def load(target: str) -> Backend:
@@ -32,10 +62,28 @@ def load(target: str) -> Backend:
 
     Raises ImportError, AttributeError, ValueError or TypeError, each saying what was looked for.
     """
+    found = attribute_of(target)
+    return found if isinstance(found, Backend) else as_backend(found, target.partition(":")[2], target)
+
+
+def load_module(target: str) -> Subject:
+    """The module that ``target`` names: ``package.module:attribute``, or ours over a backend of a registered name.
+
+    Raises as ``load`` does.
+    """
+    found = attribute_of(target)
+    return over(found) if isinstance(found, Backend) else subject(found, target.partition(":")[2], target)
+
+
+def attribute_of(target: str) -> object:
+    """What stands at ``package.module:attribute``; the backend if ``target`` is a name without a colon."""
     module, colon, attribute = target.partition(":")
-    if not colon:
+    if colon:
+        return getattr(importlib.import_module(module), attribute)
+    try:
         return get(target)
-    return as_backend(getattr(importlib.import_module(module), attribute), attribute, target)
+    except ValueError as error:
+        raise ValueError(f"{error}; code of your own is named module:callable, such as {target}:attend") from error
 
 
 def chosen(
@@ -62,11 +110,35 @@ def chosen(
     return sampled(list(kept)) if quick else list(kept)
 
 
-def sampled(everything: list[Case]) -> list[Case]:
-    """Two cases of every family and dtype, masked and in training where there are such."""
-    families: dict[tuple[str, str], list[Case]] = {}
+def chosen_of_module(
+    operations: Collection[str],
+    dtypes: Collection[str] = DTYPES_TRIED,
+    *,
+    masked_rows: str = "zero",
+    forward_only: bool = False,
+    quick: bool = False,
+    device: str = "cpu",
+) -> list[ModuleCase]:
+    """The cases to judge a module of these operations on.
+
+    ``masked_rows`` says what is right for a row with no valid key; ``quick`` keeps two cases of every family and dtype.
+    Raises ValueError if none of ``dtypes`` is one that modules are judged in.
+    """
+    if not {*dtypes} & {*DTYPES_TRIED}:
+        raise ValueError(f"modules are judged in {', '.join(DTYPES_TRIED)}; not in {', '.join(dtypes)}")
+    kept: dict[ModuleCase, None] = {}
+    for case in module_cases(operations):
+        if case.dtype in dtypes:
+            grad = () if forward_only else case.grad
+            kept.setdefault(case.with_(grad=grad, masked_rows=masked_rows, device=device))
+    return sampled(list(kept)) if quick else list(kept)
+
+
+def sampled(everything: list[C]) -> list[C]:
+    """Two cases of every kind, family and dtype, masked and in training where there are such."""
+    families: dict[tuple[str, str, str], list[C]] = {}
     for case in everything:
-        families.setdefault((case.family, case.dtype), []).append(case)
+        families.setdefault((case.kind, case.family, case.dtype), []).append(case)
     rng = random.Random(0)
     kept = []
     for family in families.values():
@@ -77,38 +149,61 @@ def sampled(everything: list[Case]) -> list[Case]:
 
 
 def check(
-    backend: Backend, target: str, selection: list[Case], progress: Callable[[int, Case], None] = lambda n, case: None
+    examination: Examination,
+    target: str,
+    selection: Collection[AnyCase],
+    progress: Callable[[int, AnyCase], None] = lambda n, case: None,
 ) -> report.Report:
-    """Judge ``backend`` on every case of ``selection``, and shrink what fails.
+    """Judge the target on every case of ``selection``, and shrink what fails.
 
     The cases are so small that more than one thread only costs; those that repeat a call get all threads, whose order
     may change an answer.
     """
-    verdicts: dict[Case, Verdict] = {}
+    verdicts: dict[AnyCase, Verdict] = {}
     threads = torch.get_num_threads()
     for n, case in enumerate(selection):
         progress(n, case)
         torch.set_num_threads(threads if case.repeats > 1 else 1)
-        verdicts |= {verdict.case: verdict for verdict in judge_parts(backend, case)}
+        verdicts |= {verdict.case: verdict for verdict in examination.parts(case)}
     torch.set_num_threads(threads)
-    failures: dict[str, Verdict] = {}
-    for verdict in verdicts.values():
-        if verdict.status == "failed":
-            failures.setdefault(f"{symptom(verdict)} {verdict.case.family}", verdict)
-    smallest = {}
-    for verdict in list(failures.values())[:FAILURES_SHOWN]:
-        small = shrink(backend, verdict)
-        smallest[str(small.case)] = small
-    return report.Report(target, tuple(verdicts.values()), tuple(smallest.values()))
+    return report.Report(target, tuple(verdicts.values()), at_their_smallest(examination, list(verdicts.values())))
+
+
+def at_their_smallest(examination: Examination, verdicts: list[Verdict]) -> tuple[Verdict, ...]:
+    """The failures that differ once they are shrunk: in how they fail, or on what.
+
+    Only the simplest dtype in which a symptom is seen is looked at, without quirks if it is seen without. There one
+    failure of every fault is shrunk, then of every fault one of another family of cases, until four are.
+    """
+    simplest: dict[str, tuple[int, bool]] = {}
+    faults: dict[tuple[str, bool], dict[str, Verdict]] = {}
+    for verdict in sorted(verdicts, key=effort):
+        if verdict.status == "failed" and effort(verdict) == simplest.setdefault(symptom(verdict), effort(verdict)):
+            faults.setdefault(fault(verdict), {}).setdefault(verdict.case.family, verdict)
+    rounds = itertools.zip_longest(*(families.values() for families in faults.values()))
+    candidates = [verdict for one_of_each in rounds for verdict in one_of_each if verdict]
+    distinct: dict[tuple[object, ...], Verdict] = {}
+    for verdict in candidates[:FAILURES_SHRUNK]:
+        small = shrink_by(examination.judge, verdict)
+        distinct.setdefault((fault(small), small.case.traits), small)
+    return tuple(distinct.values())
+
+
+def effort(verdict: Verdict) -> tuple[int, bool]:
+    """What makes a failure hard to look into: its dtype, and quirks."""
+    return SIMPLEST_FIRST.index(verdict.case.dtype), bool(verdict.case.quirks)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", help="package.module:kernel, or the name of a registered backend")
-    parser.add_argument("--ops", type=several("operation", OPERATIONS), default=OPERATIONS, metavar="A,B",
+    parser.add_argument("target", help="package.module:callable, or the name of a registered backend")
+    parser.add_argument("--module", action="store_true", help="the target is a whole module, of the operation --op")
+    parser.add_argument("--ops", "--op", type=several("operation", OPERATIONS), metavar="A,B",
                         help="operations whose shapes are tried: " + ", ".join(OPERATIONS))  # fmt: skip
     parser.add_argument(
         "--dtypes", type=several("dtype", DTYPES), default=DTYPES, metavar="A,B", help=", ".join(DTYPES)
     )
+    parser.add_argument("--masked-rows", choices=MASKED_ROWS, default="zero",
+                        help="what the module gives for a row with no valid key (zero)")  # fmt: skip
     parser.add_argument("--forward-only", action="store_true", help="judge no gradients")
     parser.add_argument("--quick", action="store_true", help="two cases of every family, instead of all")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
@@ -130,30 +225,40 @@ def several(what: str, known: tuple[str, ...]) -> Callable[[str], tuple[str, ...
 
 
 def main(options: argparse.Namespace) -> int:
-    """0 if the kernel is right, 1 if it is wrong or nothing could be judged, 2 if it or the case cannot be found."""
+    """0 if the target is right, 1 if it is wrong or nothing could be judged, 2 if it or the case cannot be found."""
     try:
-        backend = load(options.target)
-        if options.case:
-            selection = [Case.parse(options.case)]
-        else:
-            selection = chosen(
-                backend, options.ops, options.dtypes,
-                forward_only=options.forward_only, quick=options.quick, device=options.device,
-            )  # fmt: skip
+        examination, selection = ordered(options)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         print(f"{options.target}: {error}", file=sys.stderr)
         return 2
-    result = check(backend, options.target, selection, progress(len(selection)))
+    command = f"--module {options.target}" if options.module else options.target
+    result = check(examination, command, selection, progress(len(selection)))
     print(report.as_json(result) if options.json else report.as_text(result))
     if options.html:
         options.html.write_text(report.as_html(result))
     return 0 if result.passed else 1
 
 
-def progress(total: int) -> Callable[[int, Case], None]:
+def ordered(options: argparse.Namespace) -> tuple[Examination, Collection[AnyCase]]:
+    """What the command line asks for: how to judge the target, and on which cases."""
+    narrowed = {"forward_only": options.forward_only, "quick": options.quick, "device": options.device}
+    if not options.module:
+        backend = load(options.target)
+        found = [Case.parse(options.case)] if options.case else None
+        return of_kernel(backend), found or chosen(backend, options.ops or OPERATIONS, options.dtypes, **narrowed)
+    module = load_module(options.target)
+    if options.case:
+        return of_module(module), [ModuleCase.parse(options.case)]
+    if not options.ops and ":" in options.target:
+        raise ValueError(f"say which operation the module is of, such as --op msa_row (of {', '.join(OPERATIONS)})")
+    operations = options.ops or OPERATIONS
+    return of_module(module), chosen_of_module(operations, options.dtypes, masked_rows=options.masked_rows, **narrowed)
+
+
+def progress(total: int) -> Callable[[int, AnyCase], None]:
     """A line on a terminal that says how far it is; nothing elsewhere."""
 
-    def line(n: int, case: Case) -> None:
+    def line(n: int, case: AnyCase) -> None:
         if sys.stderr.isatty():
             text = f"{n + 1}/{total} {case.kind} {case.dtype}"
             print(f"\r{text:<60}", end="\n" if n + 1 == total else "", file=sys.stderr, flush=True)

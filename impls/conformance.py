@@ -6,17 +6,21 @@ both run what is here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from impls.budget import Budget, budget, run
+from impls.budget import Budget, NoGradient, budget, run
 from impls.cases import Case, cases
 from impls.interface import Backend, UnsupportedProblem
+from impls.module_cases import ModuleCase
 
-__all__ = ["Case", "Check", "Verdict", "cases", "compare", "judge", "judge_parts"]
+__all__ = ["AnyCase", "Case", "Check", "Verdict", "cases", "compare", "examine", "judge", "judge_parts"]
+
+AnyCase = Case | ModuleCase
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Verdict:
         checks: every tensor that was compared.
     """
 
-    case: Case
+    case: AnyCase
     status: str
     reasons: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -64,31 +68,51 @@ def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
         return Verdict(case, "declined", tuple(reasons))
-    expected, inputs = _budget(case), case.inputs()
+    inputs = case.inputs()
+    given = {name: x for name, x in inputs._asdict().items() if x is not None}
+    return examine(
+        case, _budget(case), given, lambda: run(backend, inputs), like=inputs.q,
+        deterministic=backend.traits.deterministic,
+    )  # fmt: skip
+
+
+def examine(
+    case: AnyCase,
+    expected: Budget,
+    given: Mapping[str, Tensor],
+    call: Callable[[], dict[str, Tensor]],
+    *,
+    like: Tensor,
+    deterministic: bool = True,
+) -> Verdict:
+    """Make the ``call`` as often as the case says, and hold its answers against what is expected.
+
+    The first tensor of an answer is the output, which must be ``like`` another in shape, dtype and device; what was
+    ``given`` must come back unchanged. Never raises for what the call does.
+    """
     if unclear := [name for name, error in expected.eager.items() if not error < torch.inf]:
         return Verdict(case, "not_judged", (f"eager itself is not finite in {', '.join(unclear)}",))
-    before = [(_storage(x).clone(), x._version) for x in inputs if x is not None]
+    before = {name: (_storage(x).clone(), x._version) for name, x in given.items()}
     try:
-        answers = [run(backend, inputs) for _ in range(case.repeats)]
+        answers = [call() for _ in range(case.repeats)]
         torch.get_device_module(case.device).synchronize()  # on a GPU, a fault may come to light only here
     except UnsupportedProblem as reason:
         return Verdict(case, "declined", (str(reason),))
+    except NoGradient as reason:
+        return Verdict(case, "failed", (str(reason),))
     except Exception as error:
         return Verdict(case, "failed", (f"raised {type(error).__name__}: {str(error).strip()}",))
 
     answer, reasons = answers[0], []
-    for x, (storage, version) in zip((x for x in inputs if x is not None), before, strict=True):
-        if x._version != version or not torch.equal(_storage(x), storage):
-            name = next(name for name, y in inputs._asdict().items() if y is x)
+    for name, (storage, version) in before.items():
+        if given[name]._version != version or not torch.equal(_storage(given[name]), storage):
             reasons.append(f"{name} was modified")
-    o = answer["o"]
-    if o.shape != inputs.q.shape or o.dtype != inputs.q.dtype or o.device != inputs.q.device:
-        described = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (o, inputs.q))
-        return Verdict(case, "failed", (*reasons, "o is {}; expected {}".format(*described)))
+    name, output = next(iter(answer.items()))
+    if output.shape != like.shape or output.dtype != like.dtype or output.device != like.device:
+        described = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (output, like))
+        return Verdict(case, "failed", (*reasons, "{} is {}; expected {}".format(name, *described)))
     for name, first in answer.items():
-        if backend.traits.deterministic and not all(
-            torch.equal(_bits(other[name]), _bits(first)) for other in answers[1:]
-        ):
+        if deterministic and not all(torch.equal(_bits(other[name]), _bits(first)) for other in answers[1:]):
             reasons.append(f"{name} differs between identical calls")
     checks = tuple(compare(name, answer[name], expected) for name in answer)
     reasons += [str(check) for check in checks if not check.ratio <= 1]
@@ -114,11 +138,14 @@ def _budget(case: Case) -> Budget:
 
 
 def compare(name: str, got: Tensor, expected: Budget) -> Check:
-    """The worst element of one tensor: one that is not finite if there is any, else the largest error over budget."""
+    """The worst element of one tensor: one that is not finite if there is any, else the largest error over budget.
+
+    Where the specification itself is not a number (a module's query in padding), nothing is asked.
+    """
     exact, allowed = expected.exact[name], expected.of(name)
     if not got.numel():
         return Check(name, 0.0, 0.0, 0.0)
-    error = (got.double() - exact).abs()
+    error = torch.where(exact.isfinite(), (got.to(exact) - exact).abs(), 0)
     ratio = torch.where(error == 0, 0, error / allowed).nan_to_num(torch.inf, torch.inf)
     flat = int(ratio.argmax())
     where = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), ratio.shape))

@@ -98,7 +98,7 @@ class Backend:
 
         Raises:
             ValueError: shapes that do not fit, or tensors on different devices.
-            TypeError: dtypes that do not fit, or a mask that is not bool.
+            TypeError: what is no tensor, dtypes that do not fit or are no floating point, or a mask that is not bool.
             UnsupportedProblem: this backend cannot do this problem, and why.
         """
         problem = check_inputs(q, k, v, bias, mask)
@@ -118,6 +118,11 @@ def _reasons(backend: Backend, problem: CoreProblem) -> tuple[str, ...]:
 
 def check_inputs(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> CoreProblem:
     """The problem that these tensors pose. Raises ValueError or TypeError as ``Backend.__call__`` says."""
+    for name, x in {"q": q, "k": k, "v": v, "bias": bias, "mask": mask}.items():
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {described(x)}; expected a torch.Tensor, such as torch.as_tensor({name})")
+    if not q.is_floating_point():
+        raise TypeError(f"q is {q.dtype}: attention is computed in floating point; convert it, such as q.float()")
     for name, x in {"q": q, "k": k, "v": v}.items():
         if x.dim() < 3:
             raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (*, heads, length, c)")
@@ -151,6 +156,12 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Ten
         training=grad and (q.requires_grad or k.requires_grad or v.requires_grad),
         bias_grad=grad and bias is not None and bias.requires_grad,
     )  # fmt: skip
+
+
+def described(x: object) -> str:
+    """The type of something that is no tensor, with its module unless it is built in."""
+    kind = type(x)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def nothing_attended(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:

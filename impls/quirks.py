@@ -188,22 +188,22 @@ def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 def strided(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Every second element along the last two axes of a larger tensor; what lies between is NaN."""
 
-    return _each(inputs, lambda x: _window(x, slice(None, None, 2), lambda n: 2 * n))
+    return _each(inputs, lambda x: window(x, slice(None, None, 2), lambda n: 2 * n))
 
 
 @quirk
 def margins(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A window into a larger tensor filled with NaN: a read past the end of any row shows."""
 
-    return _each(inputs, lambda x: _window(x, slice(4, -5), lambda n: n + 9))
+    return _each(inputs, lambda x: window(x, slice(4, -5), lambda n: n + 9))
 
 
-def _window(x: Tensor, window: slice, length: Callable[[int], int]) -> Tensor:
-    """``x`` as the ``window`` along its last two axes of a tensor of other ``length``, NaN (or True) elsewhere."""
+def window(x: Tensor, inside: slice, length: Callable[[int], int]) -> Tensor:
+    """``x`` as what is ``inside`` the last two axes of a tensor of other ``length``, NaN (or True) elsewhere."""
     kept = min(2, x.dim())
     shape = (*x.shape[:-kept], *(length(n) for n in x.shape[-kept:]))
     big = x.new_full(shape, True if x.dtype == torch.bool else torch.nan)
-    view = big[..., window] if kept == 1 else big[..., window, window]
+    view = big[..., inside] if kept == 1 else big[..., inside, inside]
     return view.copy_(x)
 
 

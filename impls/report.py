@@ -20,7 +20,7 @@ HEADER = ["cases", "dtype", "mask", "direction", "verdict", "worst", "error", "b
 
 @dataclass(frozen=True)
 class Report:
-    """All verdicts on one kernel, and its failures at their smallest, one for every symptom and family of cases."""
+    """All verdicts on one kernel, or module (``--module`` before its name); its distinct failures at their smallest."""
 
     target: str
     verdicts: tuple[Verdict, ...]
@@ -34,13 +34,19 @@ class Report:
     @property
     def passed(self) -> bool:
         """Something that asks for computing was judged, and nothing failed."""
-        computed = any(verdict.status == "passed" and verdict.case.core().scores for verdict in self.verdicts)
+        computed = any(verdict.status == "passed" and not verdict.case.nothing for verdict in self.verdicts)
         return computed and not self.counts["failed"]
 
     @property
+    def alike(self) -> int:
+        """How many failures beside those shown."""
+        return self.counts["failed"] - len(self.smallest)
+
+    @property
     def headline(self) -> str:
-        counted = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in self.counts.items())
-        verdict = "right" if self.passed else "WRONG" if self.counts["failed"] else "NOT JUDGED: nothing could be run"
+        counted = ", ".join(f"{n} {words(status)}" for status, n in self.counts.items())
+        run = "nothing but empty problems ran" if self.counts["passed"] else "nothing could be run"
+        verdict = "right" if self.passed else "WRONG" if self.counts["failed"] else f"NOT JUDGED: {run}"
         return f"{self.target}: {verdict} ({counted or 'no cases'})"
 
     def again(self, verdict: Verdict) -> str:
@@ -67,10 +73,18 @@ def rows(report: Report) -> Iterator[list[str]]:
 
 
 def overall(statuses: Counter[str]) -> str:
-    if statuses["failed"]:
-        total = sum(statuses.values())
-        return "FAILED" if total == 1 else f"FAILED {statuses['failed']} of {total}"
-    return "passed" if statuses["passed"] else "not judged" if statuses["not_judged"] else "declined"
+    """In words what became of the cases of a row."""
+    total, failed = sum(statuses.values()), statuses["failed"]
+    if failed:
+        return "FAILED" if total == 1 else f"FAILED {failed} of {total}"
+    others = [f"{n} {words(status)}" for status, n in statuses.items() if status != "passed"]
+    if statuses["passed"] and others:
+        return ", ".join([f"passed {statuses['passed']} of {total}", *others])
+    return " and ".join(words(status) for status in statuses)
+
+
+def words(status: str) -> str:
+    return status.replace("_", " ")
 
 
 def worst(verdicts: list[Verdict]) -> list[str]:
@@ -86,10 +100,12 @@ def as_text(report: Report) -> str:
     """The table, then what was declined and why, then each failure at its smallest with the command to repeat it."""
     parts = [aligned([HEADER, *rows(report)], 40)]
     for (status, reason), n in report.refusals().items():
-        parts.append(f"{status.replace('_', ' ')} ({n} cases): {reason}")
+        parts.append(f"{words(status)} ({n} cases): {reason}")
     for verdict in report.smallest:
         told = "\n".join(f"    {reason}" for reason in verdict.reasons)
         parts.append(f"FAILED, at its smallest:\n{told}\n  repeat it with\n    {report.again(verdict)}")
+    if report.alike:
+        parts.append(f"{report.alike} more like {'this' if len(report.smallest) == 1 else 'these'}")
     return "\n\n".join([*parts, report.headline])
 
 

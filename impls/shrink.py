@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 from impls.cases import Case, resized
-from impls.conformance import Verdict, judge
+from impls.conformance import AnyCase, Verdict, judge
 from impls.interface import Backend
+from impls.module_cases import AXES, ModuleCase
 
 LARGEST_SEARCH = 400
 
+C = TypeVar("C", Case, ModuleCase)
+
 
 def shrink(backend: Backend, verdict: Verdict) -> Verdict:
-    """The verdict on the smallest case found that fails as ``verdict`` does."""
-    verdicts = {verdict.case: verdict}
-
-    def fails(case: Case) -> bool:
-        verdicts[case] = judge(backend, case)
-        return symptom(verdicts[case]) == symptom(verdict)
-
-    return verdicts[smallest(verdict.case, fails)]
+    """The verdict on the smallest case found that fails as ``verdict`` on a backend does."""
+    return shrink_by(partial(judge, backend), verdict)
 
 
-def smallest(case: Case, fails: Callable[[Case], bool]) -> Case:
+def shrink_by(judge: Callable[..., Verdict], verdict: Verdict) -> Verdict:
+    """The verdict that ``judge`` gives on the smallest case found that fails as ``verdict`` does."""
+    case: Any = verdict.case
+    verdicts = {case: verdict}
+
+    def fails(case: AnyCase) -> bool:
+        verdicts[case] = judge(case)
+        return fault(verdicts[case]) == fault(verdict)
+
+    return verdicts[smallest(case, fails)]
+
+
+def smallest(case: C, fails: Callable[[C], bool]) -> C:
     """The smallest case found that still ``fails``, as ``case`` does: greedy, one simplification at a time.
 
     At most 400 cases are tried.
@@ -48,7 +59,12 @@ def symptom(verdict: Verdict) -> str:
     return verdict.reasons[0].partition(":")[0]
 
 
-def simpler(case: Case) -> Iterator[Case]:
+def fault(verdict: Verdict) -> tuple[str, bool]:
+    """How a case failed, and whether in the output already."""
+    return symptom(verdict), bool(verdict.checks) and verdict.checks[0].ratio > 1
+
+
+def simpler(case: C) -> Iterator[C]:
     """Cases that are simpler than ``case`` in one respect, the greatest simplifications first."""
     for quirk in case.quirks:
         yield case.with_(quirks=tuple(name for name in case.quirks if name != quirk))
@@ -58,14 +74,42 @@ def simpler(case: Case) -> Iterator[Case]:
         yield case.with_(grad=())
         if len(case.grad) > 1:
             yield from (case.with_(grad=(name,)) for name in case.grad)
-    if case.bias_shape is not None:
-        yield without_bias(case)
-        if case.bias_dtype is not None:
-            yield case.with_(bias_dtype=None)
+    if isinstance(case, ModuleCase):
+        yield from simpler_module(case)
+    else:
+        yield from simpler_call(case)
+
+
+def simpler_mask(case: C) -> Iterator[C]:
     if case.mask != "none":
         yield case.with_(mask="none")
         if case.mask == "full_row":
             yield case.with_(mask="random")
+
+
+def simpler_module(case: ModuleCase) -> Iterator[ModuleCase]:
+    """Fewer options, axes and numbers of a module's call."""
+    if case.gated:
+        yield case.with_(gated=False)
+    yield from simpler_mask(case)
+    for axis, length in enumerate(case.batch):
+        before, after = case.batch[:axis], case.batch[axis + 1 :]
+        yield case.with_(batch=before + after)
+        for size in smaller_sizes(length):
+            yield case.with_(batch=(*before, size, *after))
+    for name in (*AXES[case.operation], "N_head", "c", "c_in"):
+        for size in smaller_sizes(getattr(case, name)):
+            if size > 2 or name not in ("c_in", "c_z"):  # LayerNorm of two channels knows only their order
+                yield case.with_(**{name: size})
+
+
+def simpler_call(case: Case) -> Iterator[Case]:
+    """Fewer options, axes and numbers of a core call."""
+    if case.bias_shape is not None:
+        yield without_bias(case)
+        if case.bias_dtype is not None:
+            yield case.with_(bias_dtype=None)
+    yield from simpler_mask(case)
     if case.H_kv not in (None, case.H):
         yield case.with_(H_kv=None)
     for axis in range(len(case.batch)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from impls.cases import ROW, Case, cases
 from impls.check import chosen, load
 from impls.conformance import judge
 from impls.interface import Backend
+from impls.report import overall
 from impls.shrink import shrink, simpler, symptom
 
 ROOT = Path(impls.__file__).parent.parent
@@ -41,6 +44,13 @@ def tail_dropped(q, k, v, bias=None, mask=None):
     n = k.shape[-2] // 4 * 4 or k.shape[-2]
     bias = None if bias is None else bias.expand(*bias.shape[:-1], k.shape[-2])[..., :n]
     return right(q, k[..., :n, :], v[..., :n, :], bias, None if mask is None else mask[..., :n])
+
+def two_faults(q, k, v, bias=None, mask=None):
+    "Without a bias the mask is ignored; with one, dv is twice what it should be."
+    return right(q, k, v, bias, None) if bias is None else right(q, k, 2 * v - v.detach(), bias, mask)
+
+def constant_bias(q, k, v, bias=None, mask=None):
+    return right(q, k, v, None if bias is None else bias.detach(), mask)
 
 def never(q, k, v, bias=None, mask=None):
     raise NotImplementedError("only on Sundays")
@@ -115,9 +125,43 @@ def test_a_backend_claims_what_its_limits_let_through(capsys: pytest.CaptureFixt
     assert {v["dtype"] for v in result["verdicts"] if v["status"] == "passed"} == {"bfloat16", "float16"}
 
 
-def test_nothing_run_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_run_is_a_failure_and_empty_problems_are_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("kernels:never", "--quick") == 1
-    assert "NOT JUDGED: nothing could be run" in capsys.readouterr().out
+    assert "NOT JUDGED: nothing but empty problems ran (" in capsys.readouterr().out
+    assert check("kernels:never", "--case", str(ROW)) == 1
+    assert "NOT JUDGED: nothing could be run (3 declined)" in capsys.readouterr().out
+
+
+def test_one_fault_is_shown_once_in_the_simplest_dtype(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("kernels:tail_dropped", "--quick", "--ops", "msa_column") == 1
+    out = capsys.readouterr().out
+    assert out.count("FAILED, at its smallest:") == 1
+    assert "--case 'kind=msa_column batch= H=1 Q=1 K=5 c=1'" in out, "float32, which is the default"
+    failed, more = (int(re.search(rf"(\d+) {what}", out)[1]) for what in ("failed", "more like this"))
+    assert more == failed - 1 > 10
+
+
+def test_faults_that_differ_are_shown_each(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = report(capsys, "kernels:two_faults", "--quick", "--dtypes", "float32")["smallest"]
+    tensors = {verdict["reasons"][0].partition("[")[0]: Case.parse(verdict["case"]) for verdict in shown}
+    assert len(shown) == 2
+    assert tensors["o"].mask != "none"
+    assert tensors["dv"].bias_shape is not None
+
+
+def test_a_row_says_how_much_was_declined() -> None:
+    assert overall(Counter(passed=10, declined=12)) == "passed 10 of 22, 12 declined"
+    assert overall(Counter(passed=2)) == "passed"
+    assert overall(Counter(declined=2)) == "declined"
+    assert overall(Counter(not_judged=1, declined=2)) == "not judged and declined"
+    assert overall(Counter(failed=1, passed=2, declined=1)) == "FAILED 1 of 4"
+
+
+def test_a_gradient_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(capsys, "kernels:constant_bias", "--quick", "--ops", "msa_row", "--dtypes", "float32")
+    assert {reason for verdict in result["smallest"] for reason in verdict["reasons"]} == {
+        "o carries no gradient to bias"
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,6 +171,7 @@ def test_nothing_run_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
         (["no_such_module:kernel"], "No module named 'no_such_module'"),
         (["kernels:number"], "expected an impls.Backend or a callable"),
         (["eagre"], "did you mean 'eager'"),
+        (["mine2"], "code of your own is named module:callable, such as mine2:attend"),
         (["eager", "--case", "kind=msa_row batch=2"], "a case needs H, Q, K, c as well"),
     ],
 )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -38,8 +39,12 @@ WRONG = {
     "heads": ({"k": torch.randn(2, 2, 7, 4), "v": torch.randn(2, 2, 7, 4)}, ValueError, "keys have 2 heads, queries 3"),
     "dtypes": ({"k": torch.randn(2, 3, 7, 4).half()}, TypeError, "k is torch.float16, q is torch.float32"),
     "integers": (
-        {name: torch.ones(2, 3, 7, 4, dtype=torch.int64) for name in "qkv"}, ValueError, "unknown dtype 'int64'",
+        {name: torch.ones(2, 3, 7, 4, dtype=torch.int64) for name in "qkv"},
+        TypeError, r"q is torch.int64.*q.float\(\)",
     ),
+    "an array": ({"k": np.ones((2, 3, 7, 4))}, TypeError, r"k is a numpy.ndarray.*torch.as_tensor\(k\)"),
+    "an array as mask": ({"mask": np.ones((2, 7), bool)}, TypeError, "mask is a numpy.ndarray"),
+    "a list": ({"bias": [[0.0]]}, TypeError, "bias is a list; expected a torch.Tensor"),
     "bias dtype": ({"bias": torch.randn(3, 5, 7).half()}, TypeError, "bias is torch.float16.*or float32"),
     "bias shape": ({"bias": torch.randn(3, 5, 6)}, ValueError, r"bias of shape \(3, 5, 6\) does not broadcast"),
     "bias with more axes": ({"bias": torch.randn(1, 2, 3, 5, 7)}, ValueError, "does not broadcast"),
