@@ -64,7 +64,7 @@ AXIS_WORDS: dict[str, str] = {
     "N_head": "heads",
     "c": "channels of a head",
     "B": "proteins in a batch",
-    "blocks": "blocks that are stacked",
+    "blocks": "stacked one on another",
 }
 
 

@@ -7,7 +7,7 @@ function seriesTable(data, cells, show, nameOf) {
   if (cells[0].size === "") show = "compiling";
   const { sizes, left } = foldNotRun(cells);
   const rows = tableRows(cells, sizes);
-  const caption = seriesCaption(data, cells);
+  const caption = [...(show === "drift" ? [make("b", {}, "Drift from float64, over eager’s. ")] : []), ...seriesCaption(data, cells)];
   const table = make("table", {},
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Backend"),
       ...sizes.map((size) => make("th", { scope: "col" }, sizeHeading(size))))),
@@ -91,7 +91,7 @@ function seriesCaption(data, cells) {
   if (cells[0].mask && cells[0].mask !== "none") fixed.push(`mask ${cells[0].mask}`);
   return [
     make("b", {}, names.length ? `Over ${names.map((name) => `${name}, ${data.axes[name]}`).join("; ")}` : cells[0].series),
-    make("span", { class: "quiet" }, cells[0].level === "stack" ? " (drift from float64 over eager’s)" : "", fixed.length ? `: ${fixed.join(", ")}` : ""),
+    make("span", { class: "quiet" }, fixed.length ? `: ${fixed.join(", ")}` : ""),
   ];
 }
 
