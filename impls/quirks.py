@@ -177,7 +177,7 @@ def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Slices of one tensor, (*, L, 3, H, c), as a fused projection leaves them (k and v where q is longer)."""
+    """Slices of one tensor, (*, L, 3, H, c), as a fused projection leaves them; k and v alone where Q is not K."""
     names = ("q", "k", "v") if inputs.q.shape == inputs.k.shape else ("k", "v")
     together = torch.stack([getattr(inputs, name).transpose(-2, -3) for name in names], -3)
     slices = (x.transpose(-2, -3) for x in together.unbind(-3))
