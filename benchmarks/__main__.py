@@ -6,27 +6,33 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import axes
 from benchmarks.compare import command as compare
 from benchmarks.instrument import journal, origin
-from benchmarks.instrument.cells import Cell, left_out
+from benchmarks.instrument.cells import Cell, beside, left_out
 from benchmarks.instrument.effort import EFFORTS
 from benchmarks.instrument.machine import has_gpu
 from benchmarks.instrument.rebuild import rebuild
+from benchmarks.instrument.workers import how_it_ended
 from benchmarks.suite import series_of
 
 LOG = origin.ROOT / ".asv" / "run.log"
 EVERY = 15
 """Seconds between two progress lines where there is no terminal."""
+RESUME = "What was measured is in the journal; the same command takes up where it stopped."
+SETUP_FAILED = re.compile(r"asv: setup_cache failed \(exit status (-?\d+)\)")
 
 
 def main() -> int:
@@ -55,25 +61,26 @@ def main() -> int:
 def measure(effort: str, machine: str, commits: str) -> int:
     """``asv run``, its output kept in a log, a progress line instead; the exit status.
 
-    asv reports failed cells with status 2: they are in the journal with their reasons, and no failure of the run.
+    asv reports failed cells with status 2: they are in the journal with their reasons, and no failure of the run. A
+    module whose measuring was cut short is one.
     """
     from rich.console import Console
 
-    console = Console()
+    console = Console(soft_wrap=not sys.stdout.isatty())
     for warning in origin.warnings(origin.dirty()):
         console.print(f"[bold red]{warning}[/]")
     cells = [cell for module in axes.MODULES for series in series_of(module) for cell in series.cells()]
-    cells = [cell for cell in cells if not left_out(cell, EFFORTS[effort])]
+    measured = [cell for cell in cells if not left_out(cell, EFFORTS[effort])]
     asv = [sys.executable, "-m", "asv"]
     LOG.parent.mkdir(exist_ok=True)
     begun = time.time()
     with tempfile.TemporaryDirectory() as folder, LOG.open("w") as log:
         progress = Path(folder) / "progress.json"
         environ = os.environ | {
-            "AXIALBENCH_EFFORT": effort, "AXIALBENCH_BENCH": "\n".join(patterns(cells)),
-            "AXIALBENCH_PROGRESS": str(progress),
+            "AXIALBENCH_EFFORT": effort, "AXIALBENCH_BENCH": "\n".join(patterns(beside(measured, cells))),
+            "AXIALBENCH_PROGRESS": str(progress), "COLUMNS": "200",
         }  # fmt: skip
-        readable = [cell for cell in cells if has_gpu() or cell.backend not in axes.CUDA_ONLY]
+        readable = [cell for cell in measured if has_gpu() or cell.backend not in axes.CUDA_ONLY]
         selected = [word for pattern in patterns(readable) for word in ("-b", pattern)]
         process = subprocess.Popen(
             [*asv, "run", commits, "--machine", machine, "--record-samples", "--show-stderr", *selected],
@@ -83,16 +90,20 @@ def measure(effort: str, machine: str, commits: str) -> int:
             watch(process, progress, console)
         except KeyboardInterrupt:
             end(process)
-            console.print(
-                "Interrupted. What was measured is in the journal; the same command takes up where it stopped."
-            )
+            console.print(f"Interrupted. {RESUME}")
             return 130
     if process.returncode not in (0, 2):
-        console.print(f"[bold red]asv run failed[/] (exit status {process.returncode}); the end of {LOG}:")
+        console.print(f"[bold red]asv run ended {how_it_ended(process.returncode)}[/]. {RESUME} The end of {LOG}:")
         console.print("\n".join(LOG.read_text().splitlines()[-20:]), markup=False, highlight=False)
         return process.returncode
-    summarize(origin.ROOT / "results" / machine, begun, console)
-    return 0
+    records = list(records_since(origin.ROOT / "results" / machine / "journal", begun))
+    lost = cut_short(records, LOG.read_text())
+    for sentence in lost:
+        console.print(f"[bold red]{sentence}[/]")
+    if lost:
+        console.print(RESUME)
+    summarize(records, origin.ROOT / "results" / machine / "journal", begun, console)
+    return 1 if lost else 0
 
 
 def patterns(cells: list[Cell]) -> list[str]:
@@ -135,21 +146,38 @@ def line(state: dict[str, Any]) -> str:
     return f"{state['module']} ({number}/{len(axes.MODULES)}): {state['done']}/{state['cells']} cells{left}  {doing}"
 
 
-def summarize(folder: Path, begun: float, console: Any) -> None:
+def records_since(folder: Path, begun: float) -> Iterator[journal.Record]:
+    """What the journals in ``folder`` hold of sweeps that started at ``begun`` or later."""
+    oldest = datetime.fromtimestamp(int(begun), UTC)
+    for path in sorted(folder.glob("*.jsonl")):
+        sweeps = set()
+        for record in journal.read(path):
+            if record["record"] == "sweep" and datetime.fromisoformat(record["started"]) >= oldest:
+                sweeps.add(record["sweep"])
+            if record["sweep"] in sweeps:
+                yield record
+
+
+def cut_short(records: list[journal.Record], log: str) -> list[str]:
+    """Which sweeps did not come to their end, and how asv says that their processes ended; in sentences."""
+    open_ = {record["sweep"]: record["module"] for record in records if record["record"] == "sweep"}
+    cells = Counter(record["sweep"] for record in records if record["record"] == "cell")
+    for record in records:
+        if record["record"] == "done":
+            open_.pop(record["sweep"], None)
+    ends = " and ".join(dict.fromkeys(how_it_ended(int(code)) for code in SETUP_FAILED.findall(log)))
+    if not open_ and not ends:
+        return []
+    names = ", ".join(f"{module} (after {cells[sweep]} cells)" for sweep, module in open_.items())
+    return [f"Measuring {names or 'a module'} was cut short: its process ended {ends or 'too early'}; {LOG} says more."]
+
+
+def summarize(records: list[journal.Record], folder: Path, begun: float, console: Any) -> None:
     """How many cells ended how, and how much of the time was spent in timed calls."""
-    statuses: Counter[str] = Counter()
-    timed = 0.0
-    for path in (folder / "journal").glob("*.jsonl"):
-        if path.stat().st_mtime >= begun:
-            for record in journal.read(path):
-                if record["record"] == "cell":
-                    statuses[record["status"]] += 1
-                elif record["record"] == "done":
-                    timed += record["timed_seconds"]
+    statuses = Counter(record["status"] for record in records if record["record"] == "cell")
+    timed = sum(record["timed_seconds"] for record in records if record["record"] == "done")
     console.print(", ".join(f"{n} {status}" for status, n in statuses.most_common()))
-    console.print(
-        f"{time.time() - begun:.0f} s, {timed:.0f} s of them in timed calls. Log: {LOG}; journal: {folder / 'journal'}"
-    )
+    console.print(f"{time.time() - begun:.0f} s, {timed:.0f} s of them in timed calls. Log: {LOG}; journal: {folder}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,15 @@ class Selection:
         """For the journal: what is selected, or None if all is."""
         chosen = {name: sorted(value) for name, value in vars(self).items() if value}
         return chosen or None
+
+
+def beside(measured: Iterable[Cell], cells: Iterable[Cell]) -> list[Cell]:
+    """Those of ``cells`` that pose a problem of ``measured``: with those that were left out of it, whatever for.
+
+    A sweep of them writes down for every backend why it has no number where another has one.
+    """
+    problems = {cell.problem for cell in measured}
+    return [cell for cell in cells if cell.problem in problems]
 
 
 def left_out(cell: Cell, effort: Effort) -> str:

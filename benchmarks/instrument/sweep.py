@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import tempfile
 import time
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchmarks.instrument import journal, machine, origin
+from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell, Selection, left_out
 from benchmarks.instrument.effort import Effort, effort, parse_memory
 from benchmarks.instrument.findings import MEASURED, OPEN, Finding, by_problem, merge, now, reading, rounded
@@ -22,6 +24,7 @@ from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
 FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
 COMPILE_PATIENCE = 600.0
+ANCHOR_CALLS = 30
 SHARE_OF_MEMORY = 0.8
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 """Threads that wait for each other spin for microseconds and then sleep. Spinning on, as is the default, they hold the
@@ -88,6 +91,7 @@ class Sweep:
         free = said.pop("free_bytes")
         if self.device == "cuda":
             self.limit = memory_limit(self.environ, free)
+        anchors = {name: self.anchor(name) for name in ANCHORS}
         self.identity = {
             "effort": self.effort.name, "instrument": origin.instrument(), "threads": self.threads,
             "openmp": self.openmp, "device": self.device, "torch": said["torch"], "packages": said["packages"],
@@ -97,25 +101,36 @@ class Sweep:
             "commit": self.origin.commit, "commit_date": self.origin.commit_date, "subject": self.origin.subject,
             "dirty": origin.dirty(), "machine": self.origin.machine, "env_name": self.origin.env_name,
             "requirements": self.origin.requirements, **said, **self.identity, "memory_limit": self.limit,
+            "anchors": anchors,
             "operations": sorted(selection.operations) if selection.operations else None,
             "selection": selection.as_dict(),
         })  # fmt: skip
 
+    def anchor(self, name: str) -> float:
+        """Seconds of an anchor's call: the lower quartile."""
+        said = self.pool[0].ask({"do": "anchor", "name": name, "n": ANCHOR_CALLS}, self.effort.patience)
+        return rounded(statistics.quantiles(said["seconds"], n=4)[0])
+
     def take_up(self, findings: list[Finding]) -> list[Finding]:
-        """What is still to be measured: cells that a killed sweep of this kind finished are taken as they stand."""
-        oldest = max(now() - FRESH, self.origin.saved_by_asv(self.module))
+        """What is still to be measured: cells that a killed sweep of this kind finished are taken as they stand.
+
+        asv saves a module whose sweep was killed too, as failed. So its file tells only of sweeps that ended whether
+        what they found has arrived there.
+        """
+        oldest, saved = now() - FRESH, self.origin.saved_by_asv(self.module)
+        last = datetime.fromtimestamp(0, UTC)
         sweeps: set[str] = set()
         done: dict[str, dict[str, Any]] = {}
         for record in journal.read(self.origin.journal):
             if record["record"] == "sweep" and record["module"] == self.module:
                 if all(record.get(name) == value for name, value in self.identity.items()):
                     sweeps.add(record["sweep"])
-            elif (
-                record["record"] == "cell"
-                and record["sweep"] in sweeps
-                and datetime.fromisoformat(record["time"]) > oldest
-            ):
-                done[record["cell"]] = reading(record)
+            elif record["sweep"] in sweeps and record["record"] == "cell":
+                last = datetime.fromisoformat(record["time"])
+                if last > oldest:
+                    done[record["cell"]] = reading(record)
+            elif record["sweep"] in sweeps and record["record"] == "done" and last <= saved:
+                done.clear()
         for finding in findings:
             if finding.cell.key in done:
                 self.readings |= {cell.place: done[finding.cell.key] for cell in finding.cells}

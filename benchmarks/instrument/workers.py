@@ -120,5 +120,13 @@ class WorkerProcess:
         self.stop()
         if code == -signal.SIGKILL:
             return WorkerFailedError("oom", "the system ended the process, as it does when memory runs out")
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-        return WorkerFailedError("crashed", f"the process ended {how}" + (f": {said[-1][:200]}" if said else ""))
+        what = f"the process ended {how_it_ended(code)}"
+        return WorkerFailedError("crashed", what + (f": {said[-1][:200]}" if said else ""))
+
+
+def how_it_ended(code: int) -> str:
+    """A process's exit status in words: ``"by SIGKILL (as the system does when memory runs out)"``."""
+    if code >= 0:
+        return f"with exit status {code}"
+    memory = " (as the system does when memory runs out)" if code == -signal.SIGKILL else ""
+    return f"by {signal.Signals(-code).name}{memory}"

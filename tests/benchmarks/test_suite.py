@@ -13,7 +13,7 @@ from asv_runner.discovery import disc_benchmarks
 import impls
 from benchmarks import axes
 from benchmarks.__main__ import patterns
-from benchmarks.instrument.cells import Selection, left_out
+from benchmarks.instrument.cells import Selection, beside, left_out
 from benchmarks.instrument.effort import EFFORTS, effort, listed, parse_memory
 from benchmarks.quantities import read_once
 from benchmarks.suite import series_of
@@ -131,6 +131,21 @@ def test_patterns_select_exactly_the_cells():
     selected = {(cell.module, cell.series, *cell.params.values()) for cell in CELLS if chosen.has(cell)}
     assert selected == places
     assert 0 < len(places) < len(CELLS) / 4
+
+
+def test_quick_effort_records_every_backend_of_what_it_measures():
+    """A backend that is left out where others are measured is in the journal with its reason, and nothing else is."""
+    quick = EFFORTS["quick"]
+    measured = [cell for cell in CELLS if not left_out(cell, quick)]
+    recorded = beside(measured, CELLS)
+    assert {cell.place for cell in measured} < {cell.place for cell in recorded}
+    for problem in {cell.problem for cell in recorded}:
+        assert any(cell.problem == problem for cell in measured)
+        here = {cell.backend for cell in recorded if cell.problem == problem and cell.series != "Compile"}
+        assert here == set(axes.BACKENDS)
+    small = next(c for c in recorded if c.backend == "flex" and c.problem.R == 64 and c.module == "triangle")
+    assert "builds code" in left_out(small, quick)
+    assert len(recorded) < 1.6 * len(measured)
 
 
 def test_quick_effort_lets_code_be_built_at_one_centre():
