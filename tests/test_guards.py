@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import accumulate, product
+from itertools import product
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 import impls
+from benchmarks.instrument.memory import measured
 from impls.budget import run
 from impls.cases import LEAVES, LENGTHS, Case, cases
 from impls.interface import Backend
@@ -96,10 +96,7 @@ def problem(spans: tuple[bool, ...]) -> CoreInputs:
 
 def peak(backend: Backend, inputs: CoreInputs) -> int:
     """Bytes beyond the inputs at the peak of one call."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        run(backend, inputs)
-    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
-    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+    return measured(lambda cotangent: run(backend, inputs), inputs.cotangent)[0]
 
 
 def for_the_bias(backend: Backend, spans: tuple[bool, ...]) -> float:
