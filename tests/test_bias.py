@@ -247,6 +247,20 @@ def peak_bytes(call: Callable[[], Tensor]) -> int:
     return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
 
 
+@torch.no_grad()
+def test_by_index_under_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uncompiled, which is slow and right: what is tested is where the prior goes."""
+    monkeypatch.setattr(flex, "compiled_for", lambda function, shapes: function)
+    prior = PRIORS["t5"]
+    by_index = impls.evoformer.MultiHeadAttention(8, C, H, attn_dim=-2, backend=flex.with_prior(prior))
+    plain = impls.evoformer.MultiHeadAttention(8, C, H, attn_dim=-2)
+    plain.load_state_dict(by_index.state_dict())
+    x, mask = torch.randn(2, 3, L, 8), torch.arange(L) < torch.tensor([20, 9, 1])[:, None].expand(2, 3, 1)
+    unless_refused(by_index.backend)
+    expected = plain(x, prior(relative_positions(torch.arange(L))), attention_mask=mask)
+    torch.testing.assert_close(by_index(x, attention_mask=mask), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_by_index_refuses_what_it_cannot_do() -> None:
     q, k, v, _ = INPUTS
     shared = impls.CoreProblem((2,), H, L, L, C, H_kv=1)

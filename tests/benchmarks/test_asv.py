@@ -15,7 +15,7 @@ from misbehaving import cell, origin
 from benchmarks.instrument import journal, plugin
 from benchmarks.instrument.findings import Finding
 from benchmarks.instrument.origin import Origin, dirty, instrument, warnings
-from benchmarks.instrument.rebuild import rebuild
+from benchmarks.instrument.rebuild import rebuild, value
 from benchmarks.suite import series_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +140,11 @@ def test_asvs_file_is_made_again_from_the_journal(recorded):
     assert math.isnan(values("seconds")["xformers"])
     name = "msa_row.OverR.seconds_forward"
     assert saved.get_result_samples(name, benchmarks[name]["params"])[0] == [0.3, 0.1, 0.2]
+
+
+def test_drift_is_the_error_of_a_stack():
+    assert value({"status": "inaccurate", "error": 2.5}, "error_depth") == 2.5
+    assert math.isnan(value({"status": "not_run"}, "error_depth"))
 
 
 def test_what_asv_has_saved_is_not_taken_up_again(recorded):
