@@ -52,8 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument("--commit", help="of which commit (default: the newest)")
     figures.set_defaults(run=_figures)
 
-    check = commands.add_parser("check", help="say what in the results cannot be read")
+    check = commands.add_parser("check", help="say what changed, commit by commit, and what cannot be read")
     check.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
+    check.add_argument("--last", type=int, default=10, metavar="N",
+                       help="fail for what the last N commits of a machine made worse (default: 10)")  # fmt: skip
+    check.add_argument("--verbose", action="store_true", help="name every cell")
     check.set_defaults(run=_check)
     return parser
 
@@ -115,11 +118,22 @@ def _figures(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from dashboard import alarms
+
     read = history.load(arguments.results)
     for finding in read.findings:
         print(finding)
+    found = alarms.events(read)
+    for event in found:
+        print("\n".join(alarms.lines(event, verbose=arguments.verbose)))
     print(f"{len(read.cells)} cells of {read.cells['commit'].nunique()} commits, {len(read.findings)} faults")
-    return 1 if read.findings else 0
+    recent = {
+        (machine, commit) for machine, names in alarms.commits(read).items() for commit in names[-arguments.last :]
+    }
+    worse = [event for event in found if event.of("confirmed") and (event.machine, event.commit) in recent]
+    if worse:
+        print(f"worse among the last {arguments.last} commits: {', '.join(event.commit[:8] for event in worse)}")
+    return 1 if read.findings or worse else 0
 
 
 if __name__ == "__main__":

@@ -57,10 +57,25 @@ OPERATION = {"template": "template_pointwise", "depth": "evoformer"}
 
 @dataclass(frozen=True)
 class Commit:
-    """One made-up commit; ``slower`` multiplies the time of the backends it names, from this commit on."""
+    """One made-up commit: what it multiplies, from then on, of the backends it names.
+
+    ``machine`` multiplies every time, the anchors' included: the environment's doing.
+    """
 
     subject: str
     slower: dict[str, float] = field(default_factory=dict)
+    heavier: dict[str, float] = field(default_factory=dict)
+    rougher: dict[str, float] = field(default_factory=dict)
+    machine: float = 1.0
+
+
+@dataclass
+class Level:
+    """What all commits so far amount to, for one backend."""
+
+    time: float = 1.0
+    memory: float = 1.0
+    error: float = 1.0
 
 
 def write(
@@ -75,10 +90,15 @@ def write(
 ) -> list[Path]:
     """Write one journal for each commit under ``results/<machine>/journal`` and return their paths."""
     rng = random.Random(seed)
-    slower: dict[str, float] = {}
+    levels = {name: Level() for name in BACKENDS}
+    anchor = 2.0e-3
     paths = []
     for index, commit in enumerate(commits):
-        slower = {name: slower.get(name, 1.0) * commit.slower.get(name, 1.0) for name in BACKENDS}
+        anchor *= commit.machine
+        for name, level in levels.items():
+            level.time *= commit.slower.get(name, 1.0) * commit.machine
+            level.memory *= commit.heavier.get(name, 1.0)
+            level.error *= commit.rougher.get(name, 1.0)
         hash_ = sha1(f"{seed} {index} {commit.subject}".encode()).hexdigest()
         path = results / machine / "journal" / f"{hash_[:8]}-{ENV}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +106,8 @@ def write(
         with path.open("w", encoding="utf-8") as file:
             for module in modules:
                 sweep = _sweep(module, hash_, commit, machine, when, memory_limit)
-                for record in (sweep, *_cells(sweep, module, dtypes, slower, noise, rng, when, memory_limit)):
+                sweep["anchors"] = {"matmul": anchor * math.exp(rng.gauss(0, noise / 2))}
+                for record in (sweep, *_cells(sweep, module, dtypes, levels, noise, rng, when, memory_limit)):
                     file.write(json.dumps(record) + "\n")
         paths.append(path)
     return paths
@@ -124,7 +145,7 @@ def _cells(
     sweep: dict[str, Any],
     module: str,
     dtypes: Sequence[str],
-    slower: dict[str, float],
+    levels: dict[str, Level],
     noise: float,
     rng: random.Random,
     when: datetime,
@@ -141,7 +162,7 @@ def _cells(
                             params |= {AXIS[series]: length, "dtype": dtype, "backend": backend}
                             problem = _problem(module, node, {AXIS[series]: length}, dtype)
                             outcome = _outcome(
-                                BACKENDS[backend], problem, direction, slower[backend], noise, rng, memory_limit
+                                BACKENDS[backend], problem, direction, levels[backend], noise, rng, memory_limit
                             )
                             if backend == "flex" and direction == "training":
                                 outcome = _empty("unsupported", "no backward pass on a CPU")
@@ -195,7 +216,7 @@ def _outcome(
     model: Model,
     problem: dict[str, Any],
     direction: str,
-    slower: float,
+    level: Level,
     noise: float,
     rng: random.Random,
     memory_limit: int,
@@ -203,17 +224,18 @@ def _outcome(
     if model.unsupported:
         return _empty("unsupported", model.unsupported)
     if problem["level"] == "stack":
-        return _drift(rng)
+        return _drift(random.Random(f"{problem} {model}"))
     training, scores = direction == "training", problem["scores"]
     width = 2 if problem["dtype"] == "bfloat16" else 4
     outputs = scores / problem["R"] * problem["c"]
     bytes_ = int(
-        (scores * model.bytes_per_score + outputs * model.bytes_per_output) * width / 4 * (1.9 if training else 1)
+        (scores * model.bytes_per_score + outputs * model.bytes_per_output)
+        * (width / 4 * (1.9 if training else 1) * level.memory)
     )
     if bytes_ > memory_limit:
         reason = f"needs {bytes_ / 1e9:.0f} GB, {memory_limit / 1e9:.0f} GB here"
         return _empty("too_big", reason) | {"predicted_bytes": bytes_}
-    seconds = (scores * model.per_score * (2.8 if training else 1) + model.start) * slower
+    seconds = (scores * model.per_score * (2.8 if training else 1) + model.start) * level.time
     if seconds * ROUNDS * PER_ROUND > 200:
         return _empty("not_run", f"would take {seconds * ROUNDS * PER_ROUND:.0f} s; quick effort allows 200 s")
     samples = []
@@ -221,8 +243,10 @@ def _outcome(
         drift = math.exp(rng.gauss(0, noise))
         samples += [seconds * drift * math.exp(abs(rng.gauss(0, noise))) for _ in range(PER_ROUND)]
     tensors = ("o", "dq", "dk", "dv", "dbias") if training else ("o",)
+    fixed = random.Random(f"{problem} {model} {direction}")  # the same answer, and so the same error, at every commit
     errors = {
-        name: {"error": 1e-6 * (share := rng.uniform(0.05, 0.9)), "budget": 1e-6, "share": share} for name in tensors
+        name: {"error": 1e-6 * (share := fixed.uniform(0.05, 0.4) * level.error), "budget": 1e-6, "share": share}
+        for name in tensors
     }
     state = {"load1": 0.4, "steal": 0.0, "mhz": 2500.0}
     return {

@@ -92,7 +92,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
 SWEEP_COLUMNS = (
     "machine", "env", "commit", "commit_date", "subject", "dirty", "sweep", "module", "started", "instrument", "python",
     "torch", "packages", "device", "device_name", "threads", "float32_matmul_precision", "memory_limit", "effort",
-    "operations", "selection",
+    "operations", "selection", "anchors",
 )  # fmt: skip
 VIEW = ["machine", "env", "threads"]  # one place where measurements may be compared
 IDENTITY = [*VIEW, "commit", "dirty", "module", "series", "params", "direction"]

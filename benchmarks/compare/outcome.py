@@ -9,8 +9,8 @@ from benchmarks.compare.paired import Estimate, Launch, estimate, verdict
 
 MEASURED = ("ok", "inaccurate")
 LEADING = 3
-ERROR_GROWTH = 1.5
-"""An error (in units of its budget) that grows by more fails a comparison, though it stay within its budget."""
+ERROR_GROWTH, TELLING_ERROR = 1.5, 0.5
+"""An error that grows by so much, and takes up so much of its budget, fails a comparison."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Outcome:
             said.append(f"ok became {head.status}")
         if base.bytes is not None and head.bytes is not None and head.bytes > base.bytes:
             said.append("more memory")
-        if base.error is not None and head.error is not None and head.error > ERROR_GROWTH * base.error:
+        if head.error is not None and head.error > max(TELLING_ERROR, ERROR_GROWTH * (base.error or 0)):
             said.append("less accurate")
         return said
 
