@@ -32,7 +32,7 @@ LOG = origin.ROOT / ".asv" / "run.log"
 EVERY = 15
 """Seconds between two progress lines where there is no terminal."""
 RESUME = "What was measured is in the journal; the same command takes up where it stopped."
-SETUP_FAILED = re.compile(r"asv: setup_cache failed \(exit status (-?\d+)\)")
+SETUP_FAILED = re.compile(r"Setting up (\w+):\d+ +failed$.*?setup_cache failed \(exit status (-?\d+)\)", re.M | re.S)
 
 
 def main() -> int:
@@ -159,17 +159,17 @@ def records_since(folder: Path, begun: float) -> Iterator[journal.Record]:
 
 
 def cut_short(records: list[journal.Record], log: str) -> list[str]:
-    """Which sweeps did not come to their end, and how asv says that their processes ended; in sentences."""
-    open_ = {record["sweep"]: record["module"] for record in records if record["record"] == "sweep"}
+    """Which modules were not measured to the end, and how their processes ended by asv's ``log``; in sentences."""
+    finished = {record["sweep"] for record in records if record["record"] == "done"}
     cells = Counter(record["sweep"] for record in records if record["record"] == "cell")
-    for record in records:
-        if record["record"] == "done":
-            open_.pop(record["sweep"], None)
-    ends = " and ".join(dict.fromkeys(how_it_ended(int(code)) for code in SETUP_FAILED.findall(log)))
-    if not open_ and not ends:
-        return []
-    names = ", ".join(f"{module} (after {cells[sweep]} cells)" for sweep, module in open_.items())
-    return [f"Measuring {names or 'a module'} was cut short: its process ended {ends or 'too early'}; {LOG} says more."]
+    modules = {record["module"]: record["sweep"] for record in records if record["record"] == "sweep"}
+    ends = {module: how_it_ended(int(code)) for module, code in SETUP_FAILED.findall(log)}
+    lost = dict.fromkeys([*ends, *(module for module, sweep in modules.items() if sweep not in finished)])
+    return [
+        f"Measuring {module} was cut short after {cells[modules.get(module, '')]} cells: its process ended "
+        f"{ends.get(module, 'too early')}. {LOG} says more."
+        for module in lost
+    ]
 
 
 def summarize(records: list[journal.Record], folder: Path, begun: float, console: Any) -> None:

@@ -16,7 +16,11 @@ from benchmarks import __main__ as run
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.workers import how_it_ended
 
-KILLED = "asv: setup_cache failed (exit status -9)"
+KILLED = """\
+[50.00%] ··· Setting up depth:14                                         failed
+[50.00%] ···· some last words
+[50.00%] ···· asv: setup_cache failed (exit status -9)
+"""  # as asv 0.6.6 writes it
 HERE = Path("results/local/journal/c0ffee00-env.jsonl")
 
 
@@ -48,13 +52,18 @@ def test_a_sweep_without_its_end_was_cut_short(tmp_path: Path) -> None:
     begin(tmp_path / "a.jsonl", "block", cells=2, done=True, started=time.time())
     begin(tmp_path / "a.jsonl", "depth", cells=5, done=False, started=time.time())
     records = list(run.records_since(tmp_path, time.time() - 60))
-    (sentence,) = run.cut_short(records, f"Setting up depth:14 failed\n{KILLED}\n")
-    assert sentence.startswith("Measuring depth (after 5 cells) was cut short: its process ended by SIGKILL")
-    assert "too early" in run.cut_short(records, "nothing")[0]
-    assert (
-        "a module was cut short: its process ended with exit status 1"
-        in (run.cut_short([], "asv: setup_cache failed (exit status 1)")[0])
-    )
+    (sentence,) = run.cut_short(records, KILLED)
+    assert sentence.startswith("Measuring depth was cut short after 5 cells: its process ended by SIGKILL")
+    assert "after 5 cells: its process ended too early" in run.cut_short(records, "nothing")[0]
+
+
+def test_a_sweep_that_never_began_is_missed_too() -> None:
+    log = KILLED.replace("depth:14", "block:15").replace("-9", "1")
+    sentences = run.cut_short([], KILLED + log)
+    assert [sentence.split(":")[0] for sentence in sentences] == [
+        f"Measuring {module} was cut short after 0 cells" for module in ("depth", "block")
+    ]
+    assert "with exit status 1" in sentences[1]
 
 
 ASV = """
@@ -74,7 +83,7 @@ print("columns", os.environ["COLUMNS"])
 @pytest.mark.parametrize(
     ("end", "status", "said"),
     [
-        (f"print({KILLED!r}); sys.exit(2)", 1, "Measuring depth (after 1 cells) was cut short: its process ended by"),
+        (f"print({KILLED!r}); sys.exit(2)", 1, "Measuring depth was cut short after 1 cells: its process ended by"),
         ("os.kill(os.getpid(), 9)", -9, "asv run ended by SIGKILL"),
     ],
 )
