@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks import axes
 from benchmarks.compare import command as compare
+from benchmarks.compare import kernel
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.cells import Cell, beside, left_out
 from benchmarks.instrument.effort import EFFORTS
@@ -45,6 +46,7 @@ def main() -> int:
         "--machine", default="local", help="the machine's name in results/ (default: local, which git ignores)"
     )
     run.add_argument("--commits", default="HEAD", help="what asv run takes: HEAD, NEW, a range (default: HEAD)")
+    kernel.add_arguments(run)
     comparing = commands.add_parser("compare", help="two revisions, or two backends, measured in pairs")
     compare.add_arguments(comparing)
     commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
@@ -55,6 +57,8 @@ def main() -> int:
         return 0
     if given.command == "compare":
         return compare.main(given)
+    if given.backend:
+        return kernel.main(given)
     return measure(given.effort, given.machine, given.commits)
 
 

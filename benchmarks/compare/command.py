@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,13 @@ from benchmarks.compare.duel import Duel
 from benchmarks.compare.paired import LOOKS
 from benchmarks.compare.report import Comparison
 from benchmarks.compare.revisions import Side, side
-from benchmarks.instrument import journal, origin
-from benchmarks.instrument.cells import Cell
-from benchmarks.instrument.machine import has_gpu
-from benchmarks.instrument.problems import Problem
+from benchmarks.instrument import choice, journal, origin
 from benchmarks.instrument.sweep import WrongImplsError
 from benchmarks.instrument.workers import WorkerFailedError
 
 LINE = 140
 """Columns where there is no terminal."""
-SIZES = {"S": 32, "R": 64}
+SMALL = {"S": 32, "R": 64}
 """Small: calls of milliseconds, of which many fit into the time."""
 
 
@@ -34,13 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("base", help="a commit, branch or tag; . for the working tree as it is")
     parser.add_argument("head", nargs="?", default=".", help="what to hold against it (default: the working tree)")
-    parser.add_argument("--op", action="append", choices=axes.CENTRE, help="an operation; may be repeated (all)")
+    choice.add_arguments(parser, **SMALL)
     parser.add_argument("--backend", action="append", choices=axes.BACKENDS, help="a backend; may be repeated (all)")
-    parser.add_argument("--direction", action="append", choices=axes.DIRECTIONS, help="forward, training (both)")
-    parser.add_argument("--dtype", action="append", choices=axes.DTYPES, help="(float32)")
-    parser.add_argument("--level", choices=("core", "module"), default="core", help="core (default), or whole modules")
-    for name, default in SIZES.items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"(default: {default})")
     parser.add_argument("--seconds", type=float, default=20, help="most timed seconds a cell (default: 20)")
     parser.add_argument("--pairs", type=int, choices=LOOKS, default=LOOKS[-1], help="most pairs of processes (16)")
     parser.add_argument("--margin", type=float, default=0.02, help="a smaller difference counts as same (0.02)")
@@ -53,26 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", default="local", help="where in results/ the record goes (default: local)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record here as well")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table for a pull request")
-
-
-def cells(given: argparse.Namespace, backends: tuple[str, ...]) -> Iterator[Cell]:
-    """The cells to compare."""
-    dtypes, directions = given.dtype or ["float32"], given.direction or axes.DIRECTIONS
-    for operation, dtype, backend, direction in itertools.product(
-        given.op or axes.CENTRE, dtypes, backends, directions
-    ):
-        problem = Problem(
-            operation, given.level, dtype, mask="padding" if given.level == "module" else "none",
-            **axes.CENTRE[operation],
-        )  # fmt: skip
-        sizes = {name: getattr(given, name) for name in SIZES if getattr(problem, name) is not None}
-        yield Cell("compare", operation, {"backend": backend}, replace(problem, **sizes), direction)
-
-
-def usual(device: str | None) -> list[str]:
-    """The backends that build no code and may run on ``device`` (a GPU, if there seems to be one)."""
-    left_out = {*axes.COMPILING, *(() if device == "cuda" or has_gpu() else axes.CUDA_ONLY)}
-    return [name for name in axes.BACKENDS if name not in left_out]
 
 
 def main(given: argparse.Namespace) -> int:
@@ -88,10 +58,11 @@ def main(given: argparse.Namespace) -> int:
         except ValueError as error:
             console.print(str(error), markup=False)
             return 2
-        backends = (given.backends[1],) if given.backends else tuple(given.backend or usual(given.device))
+        backends = (given.backends[1],) if given.backends else tuple(given.backend or choice.usual(given.device))
         with console.status("starting") as status:
             duel = Duel(
-                sides, list(cells(given, backends)), seconds=given.seconds, pairs=given.pairs, margin=given.margin,
+                sides, list(choice.cells(given, backends, "compare")),
+                seconds=given.seconds, pairs=given.pairs, margin=given.margin,
                 threads=given.threads, device=given.device, progress=status.update,
             )  # fmt: skip
             name = "-".join(side.name for side in sides).replace(" ", "-")

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.compare.outcome import Outcome, Proof
 from benchmarks.compare.paired import LOOKS, Launch, discoveries
 from benchmarks.compare.revisions import Side
-from benchmarks.instrument import machine
+from benchmarks.instrument import choice, machine
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.effort import EFFORTS
@@ -52,7 +52,7 @@ class Duel:
             f"anchor {name}": Outcome(f"anchor {name}", f"anchor {name}", self._unproved("ok")) for name in ANCHORS
         }
         self.outcomes |= {
-            finding.cell.key: Outcome(finding.cell.key, name_of(finding.cell), self._unproved())
+            finding.cell.key: Outcome(finding.cell.key, choice.name(finding.cell), self._unproved())
             for group in self.groups
             for finding in group
         }
@@ -226,13 +226,6 @@ class Duel:
             warming = {**order, "do": "warm", "most": EFFORT.warm_up}
             return float(worker.ask(self.order(warming, role), 10 * EFFORT.patience)["seconds"])
         return min(worker.ask(order | {"n": 5}, EFFORT.patience)["seconds"])
-
-
-def name_of(cell: Cell) -> str:
-    """The cell without its sizes: ``"msa_row chunked training"``."""
-    level = " module" if cell.problem.level == "module" else ""
-    dtype = "" if cell.problem.dtype == "float32" else f" {cell.problem.dtype}"
-    return f"{cell.problem.operation}{level} {cell.backend} {cell.direction}{dtype}"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Only the frozen surface of ``impls`` is touched: ``names``, ``get``, ``why_not(C
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,25 @@ class AbsentError(LookupError):
 
 
 def backend_called(name: str) -> Any:
-    """The backend. Raises AbsentError if this commit has none of that name."""
+    """The backend: registered, or ``module:kernel``. Raises AbsentError if this commit has none of that name."""
     import impls
 
+    if ":" in name:
+        return kernel(name)
     if name not in impls.names():
         raise AbsentError(f"this commit has no backend {name!r}")
     return impls.get(name)
+
+
+def kernel(target: str) -> Any:
+    """Anybody's callable or backend, ``package.module:kernel``. Raises AbsentError where there is none."""
+    from impls.interface import as_backend
+
+    module, _, attribute = target.partition(":")
+    try:
+        return as_backend(getattr(importlib.import_module(module), attribute), target, target)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise AbsentError(f"{target}: {error}") from None
 
 
 def core_problem(problem: Problem, direction: str, device: str) -> Any:
