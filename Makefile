@@ -9,7 +9,7 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup bench site test fuzz lint types compare figures clean
+.PHONY: help setup bench site test fuzz lint types compare figures contracts clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test     prove every backend against the float64 specification, and test the rest"
 	@echo "make fuzz     random problems over every backend for MINUTES=10; what fails is shrunk and printed"
 	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
+	@echo "make contracts  run every backend and write docs/backends.md: what each declares, and what was found"
 	@echo "make site     rebuild the site from results/ without measuring"
 	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
 
@@ -58,6 +59,9 @@ fuzz: $(READY)
 compare: $(READY)
 	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group \
 		--benchmark-columns=min,median,iqr,rounds --benchmark-sort=min $(PYTEST_ARGS)
+
+contracts: $(READY)
+	$(BIN)/python -m impls contracts --page docs/backends.md
 
 figures: $(READY)
 	$(BIN)/python -m dashboard figures

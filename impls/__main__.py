@@ -12,7 +12,7 @@ import sys
 from argparse import RawDescriptionHelpFormatter as Verbatim
 from dataclasses import asdict
 
-from impls import check
+from impls import check, contracts
 from impls.abilities import Row, rows
 from impls.columns import aligned
 
@@ -22,9 +22,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands = parser.add_subparsers(dest="command", metavar="check", help="judge a kernel: check --help says how")
     check.add_arguments(commands.add_parser("check", description=check.__doc__, formatter_class=Verbatim))
+    contracts.add_arguments(commands.add_parser("contracts", description=contracts.__doc__, formatter_class=Verbatim))
     options = parser.parse_args(arguments)
     if options.command == "check":
         return check.main(options)
+    if options.command == "contracts":
+        return contracts.main(options)
     table = rows()
     print(json.dumps([asdict(row) for row in table], indent=2) if options.json else as_text(table))
     return 0

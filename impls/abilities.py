@@ -74,11 +74,14 @@ def devices() -> list[str]:
     return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
-def ability(backend: Backend, device: str) -> Ability:
-    """What ``backend`` can do on ``device``."""
+def ability(backend: Backend, device: str, *, elsewhere: bool = False) -> Ability:
+    """What ``backend`` can do on ``device``; ``elsewhere``, if nothing that every problem needs were missing there."""
     answers = {
-        choice: backend.why_not(typical(*choice, device=device)) for choice in itertools.product(*CHOICES.values())
+        choice: list(backend.limits(typical(*choice, device=device))) for choice in itertools.product(*CHOICES.values())
     }
+    if elsewhere:
+        missing = set.intersection(*map(set, answers.values()))
+        answers = {choice: [reason for reason in answer if reason not in missing] for choice, answer in answers.items()}
     reasons = tuple(dict.fromkeys(reason for answer in answers.values() for reason in answer))
     possible = [choice for choice, answer in answers.items() if not answer]
     if not possible:
