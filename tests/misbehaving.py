@@ -11,7 +11,7 @@ from benchmarks.instrument.origin import Origin
 from benchmarks.instrument.problems import Problem
 
 FAKES = """
-import os, time
+import ctypes, os, time
 import torch
 from impls import Backend, Traits, get
 
@@ -32,6 +32,12 @@ def hoard(*inputs):
 def stumble(*inputs):
     raise ValueError("stumbled over a stone")
 
+def killed(*inputs):
+    os.kill(os.getpid(), 9)
+
+def segfault(*inputs):
+    ctypes.string_at(0)
+
 def half_right(q, k, v, bias, mask):
     o = eager(q, k, v, bias, mask)
     return torch.cat([o[..., :1, :] * 1.001, o[..., 1:, :]], -2)
@@ -44,11 +50,12 @@ def nowhere(q, k, v, bias, mask):
     return eager(q, k, v, bias, mask) / 0
 
 crash, hang, hog, trip = fake("crash", die), fake("hang", sleep), fake("hog", hoard), fake("trip", stumble)
+shot, segv = fake("shot", killed), fake("segv", segfault)
 wrong, no_dbias, nan = fake("wrong", half_right), fake("no_dbias", unbiased), fake("nan", nowhere)
 giant = fake("giant", eager, need=10**15)
 refuses = Backend("refuses", "refuses", eager, limits=lambda problem: ["it is Sunday"])
 """
-NAMES = ("crash", "hang", "hog", "trip", "wrong", "no_dbias", "nan", "giant", "refuses")
+NAMES = ("crash", "hang", "shot", "segv", "hog", "trip", "wrong", "no_dbias", "nan", "giant", "refuses")
 
 TINY = Problem("msa_row", "core", "float32", N_head=2, c=8, R=24, S=3)
 BRIEF = replace(

@@ -7,11 +7,12 @@ import random
 import statistics
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchmarks.instrument import journal, machine, origin
+from benchmarks.instrument.alone import alone
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell, Selection, left_out
 from benchmarks.instrument.effort import Effort, effort, parse_memory
@@ -59,10 +60,14 @@ class Sweep:
     def measure(self, cells: list[Cell], selection: Selection) -> dict[str, dict[str, Any]]:
         """Measure ``cells``; by each cell's place, what asv's benchmarks return of it.
 
-        Raises WrongImplsError if the workers do not see the commit's ``impls``.
+        Raises WrongImplsError if the workers do not see the commit's ``impls``, NotAloneError if another run measures.
         """
         self.started = time.monotonic()
-        try:
+        with ExitStack() as at_the_end:
+            at_the_end.callback(self.cache.cleanup)
+            at_the_end.enter_context(alone(self.origin.results / self.origin.machine))
+            for worker in self.pool:
+                at_the_end.callback(worker.stop)
             self.begin(selection)
             findings = self.take_up(merge(cells))
             work = {finding.cell.key: self.work(finding) for finding in findings}
@@ -74,10 +79,6 @@ class Sweep:
                 "wall_seconds": round(time.monotonic() - self.started, 2), "timed_seconds": round(self.timed, 2),
             })  # fmt: skip
             return self.readings
-        finally:
-            for worker in self.pool:
-                worker.stop()
-            self.cache.cleanup()
 
     def begin(self, selection: Selection) -> None:
         """Start the workers, make sure of what they measure, and write the sweep's record."""

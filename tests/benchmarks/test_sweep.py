@@ -16,6 +16,7 @@ import pytest
 from misbehaving import ALONE, NAMES, TINY, cell, origin
 
 from benchmarks.instrument import journal
+from benchmarks.instrument.alone import NotAloneError, alone
 from benchmarks.instrument.cells import Selection
 from benchmarks.instrument.problems import Problem
 from benchmarks.instrument.sweep import WrongImplsError
@@ -51,6 +52,8 @@ def of(found, backend, direction="forward"):
         ("nothing", "forward", "absent", "no backend 'nothing'"),
         ("crash", "forward", "crashed", "SIGABRT"),
         ("hang", "forward", "timeout", "no answer within"),
+        ("shot", "forward", "oom", "the system ended the process"),
+        ("segv", "forward", "crashed", "SIGSEGV"),
         ("hog", "forward", "oom", "allocate memory"),
         ("trip", "forward", "crashed", "ValueError: stumbled over a stone"),
         ("wrong", "forward", "inaccurate", "o is "),
@@ -138,6 +141,31 @@ def test_the_oldest_commit_can_be_measured(sweep_over, tmp_path):
     assert [readings[c.place]["status"] for c in cells] == ["ok", "ok", "absent", "absent", "absent"]
 
 
+def test_a_full_disk_loses_nothing_that_was_finished(sweep_over, tmp_path, monkeypatch):
+    """Of a disk that is full from the second cell on, the first stands in the journal; the rest is measured later."""
+    cells = [cell("eager", problem=replace(TINY, R=R)) for R in (8, 9, 10)]
+    write, room = journal.append, iter([True, True])  # the sweep's record, and one cell's
+
+    def append(path, *records):
+        write(path if next(room, False) else Path("/dev/full"), *records)
+
+    monkeypatch.setattr(journal, "append", append)
+    with pytest.raises(OSError, match="No space left on device"):
+        sweep_over(tmp_path, ALONE).measure(cells, Selection())
+    monkeypatch.undo()
+    sweep = sweep_over(tmp_path, ALONE)
+    assert len(sweep.measure(cells, Selection())) == 3
+    measured = Counter(r["cell"] for r in journal.read(sweep.origin.journal) if r["record"] == "cell")
+    assert sorted(measured.values()) == [1, 1, 1]
+
+
+def test_two_runs_at_once_are_refused_and_the_first_goes_on(sweep_over, tmp_path):
+    sweep = sweep_over(tmp_path, ALONE)
+    with alone(tmp_path / sweep.origin.machine), pytest.raises(NotAloneError, match=f"process {os.getpid()} is"):
+        sweep.measure([cell("eager")], Selection())
+    assert sweep_over(tmp_path, ALONE).measure([cell("eager")], Selection())
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -152,7 +180,7 @@ Sweep("msa_row", origin(Path({results!r})), ALONE).measure(cells, Selection())
 
 
 def test_a_killed_sweep_is_taken_up_where_it_stopped(tmp_path):
-    n = 12
+    n = 30
     script = SCRIPT.format(root=str(ROOT), here=str(ROOT / "tests"), results=str(tmp_path), n=n)
     environ = {**os.environ, "AXIALBENCH_THREADS": "1", "AXIALBENCH_DEVICE": "cpu"}
     killed = subprocess.Popen([sys.executable, "-c", script], env=environ)
