@@ -165,9 +165,12 @@ class Fuzz:
                 self.report(Failure(backend.name, relation.name, (broken(relation, backend, case) or outcome,), case))
 
     def worth_shrinking(self, backend: Backend, what: str) -> bool:
-        """Whether a failure of this kind is still worth shrinking; it is then counted."""
+        """Whether a failure of this kind is still worth shrinking; it is then counted.
+
+        At most once for a backend that compiles for every problem that is tried.
+        """
         self.shrunk[backend.name, what] += 1
-        return self.shrunk[backend.name, what] <= SHRUNK
+        return self.shrunk[backend.name, what] <= (1 if backend.traits.compiles else SHRUNK)
 
     def report(self, failure: Failure) -> None:
         """Print it, and write it down at once, unless it is known."""

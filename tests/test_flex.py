@@ -10,6 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 
 import impls
 from impls.backends import flex
+from impls.cases import Case
+from impls.quirks import window
 
 SHAPE = (2, 3, 2, 4, 5)  # two leading axes, heads, queries, keys
 
@@ -38,6 +40,17 @@ def test_compiled_with_a_bias_that_no_flattening_could_keep_small() -> None:
     torch.testing.assert_close(o, impls.reference.attention(q, k, v, bias.detach(), mask).float())
     assert not o[1, 2].any()
     assert not o[:, :, :, 3].any()
+
+
+@pytest.mark.parametrize("which", ["bias", "mask"])
+def test_no_axis_of_bias_or_mask_need_follow_memory(which: str) -> None:
+    """Found by ``make fuzz``: every second element of a larger tensor cannot be compiled as it stands."""
+    inputs = Case("values", (2,), 2, 3, 5, 16, (2, 2, 3, 5), "random").inputs()
+    spread = window(getattr(inputs, which), slice(None, None, 2), lambda n: 2 * n)
+    if reasons := impls.get("flex").why_not(impls.CoreProblem((2,), 2, 3, 5, 16, bias_shape=(2, 2, 3, 5), mask=True)):
+        pytest.skip("; ".join(reasons))
+    o = impls.get("flex")(*inputs._replace(**{which: spread})[:5])
+    torch.testing.assert_close(o, impls.get("eager")(*inputs[:5]))
 
 
 @pytest.mark.parametrize("masked", [True, False])

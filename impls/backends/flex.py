@@ -31,7 +31,7 @@ def attend(
     inputs: tuple[Tensor | None, ...] = (flat(q), flat(hide(k, mask)), flat(hide(v, mask)), bias, mask, diagonals)
     tiles = None
     if q.device.type == "cpu":  # there, inputs that require gradients are refused even where none is recorded
-        inputs = tuple(None if x is None else x.detach() for x in inputs)
+        inputs = tuple(None if x is None else along_memory(x.detach()) for x in inputs)
         tiles = cpu_tiles(q.shape[-2], k.shape[-2])
     batch = q.shape[:-3]
     return compiled_for(attention_by_index, (shapes(*inputs), batch))(*inputs, batch, tiles).reshape(q.shape)
@@ -73,6 +73,11 @@ def cpu_tiles(Q: int, K: int) -> BlockMask:
     every = torch.arange(columns, dtype=torch.int32, device="cpu").expand(1, 1, rows, -1).contiguous()
     parts = (none, torch.zeros_like(every), none + columns, every)
     return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=CPU_TILE, seq_lengths=(Q, K))
+
+
+def along_memory(x: Tensor) -> Tensor:
+    """``x``, copied if no axis follows memory: code for a CPU reads none but such by index (torch 2.13)."""
+    return x if 1 in x.stride() else x.clone(memory_format=torch.contiguous_format)
 
 
 def along_axes(n: Tensor, batch: tuple[int, ...]) -> list[Tensor]:
