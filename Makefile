@@ -2,6 +2,8 @@
 # Both set up .venv on first use, and only then (again when pyproject.toml or constraints.txt change).
 
 PYTHON ?= python3
+BASE ?= HEAD
+HEAD ?= .
 BIN := .venv/bin
 READY := .venv/.ready
 KERNELS := .venv/.kernels
@@ -9,7 +11,7 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup bench site test fuzz lint types compare figures contracts clean
+.PHONY: compare-commits help setup bench site test fuzz lint types compare figures contracts clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +20,7 @@ help:
 	@echo "make fuzz     random problems over every backend for MINUTES=10; what fails is shrunk and printed"
 	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
 	@echo "make contracts  run every backend and write docs/backends.md: what each declares, and what was found"
+	@echo "make compare-commits BASE=main HEAD=.   two revisions measured against each other in pairs; fails on slower"
 	@echo "make site     rebuild the site from results/ without measuring"
 	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
 
@@ -62,6 +65,9 @@ compare: $(READY)
 
 contracts: $(READY)
 	$(BIN)/python -m impls contracts --page docs/backends.md
+
+compare-commits: $(READY)
+	$(BIN)/python -m benchmarks compare $(BASE) $(HEAD) $(COMPARE_ARGS)
 
 figures: $(READY)
 	$(BIN)/python -m dashboard figures
