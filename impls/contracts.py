@@ -7,13 +7,16 @@ contradiction. ``docs/backends.md`` is made from this (``--page``).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.profiler import profile
 
 from impls import contracts_page
@@ -22,7 +25,7 @@ from impls.cases import SHAPES, WIDTHS, Case, resized
 from impls.check import load
 from impls.conformance import Verdict, judge, judge_parts
 from impls.interface import Backend, get, names
-from impls.problem import DTYPES
+from impls.problem import DTYPES, CoreInputs
 from impls.quirks import LAYOUTS
 
 BASE = Case.of(SHAPES["triangle_starting"].with_(mask="random", direction="training"))
@@ -126,6 +129,14 @@ class Probe:
         return Finding(question, declared, "; ".join(texts), "; ".join(wrong))
 
 
+def answer(probe: Probe, inputs: CoreInputs) -> dict[str, Tensor]:
+    """What the backend answers; nothing where it raises, which the questions about verdicts report."""
+    try:
+        return run(probe.backend, inputs)
+    except Exception:
+        return {}
+
+
 def named(labels: list[str], total: int) -> str:
     """The labels, or how many there are of them."""
     if len(labels) <= MANY:
@@ -140,7 +151,9 @@ def rows_without_keys(probe: Probe) -> Finding:
     if verdict.status == "passed":
         return Finding(question, declared, declared if verdict.case.direction == "training" else "zeros")
     inputs = case.with_(grad=()).inputs()
-    row = run(probe.backend, inputs)["o"].flatten(0, -4)[0]
+    if not (answered := answer(probe, inputs)):
+        return Finding(question, declared, verdict.reasons[0], verdict.reasons[0])
+    row = answered["o"].flatten(0, -4)[0]
     mean = inputs.v.flatten(0, -4)[0].mean(-2, keepdim=True).expand_as(row)
     found = (
         "zeros, but wrong gradients" if not row.any()
@@ -240,10 +253,12 @@ def repeated(probe: Probe) -> Finding:
     inputs = probe.taken(large).inputs()
     threads = torch.get_num_threads()
     torch.set_num_threads(max(2, threads))
-    answers = [run(probe.backend, inputs) for _ in range(3)]
+    answers = [answer(probe, inputs) for _ in range(3)]
     torch.set_num_threads(threads)
     unequal = [name for name, x in answers[0].items() if not all(torch.equal(x, y[name]) for y in answers[1:])]
-    found = f"{', '.join(unequal)} differ" if unequal else f"{', '.join(answers[0])} the same three times"
+    found = (
+        f"{', '.join(unequal)} differ" if unequal else f"{', '.join(answers[0]) or 'an exception'} the same three times"
+    )
     return Finding(question, "the same bits", found, found if unequal else "")
 
 
@@ -275,10 +290,10 @@ def score_sized(probe: Probe) -> Finding:
             continue
         inputs = large.inputs()
         with profile(profile_memory=True) as profiled:
-            run(probe.backend, inputs)
+            answer(probe, inputs)
         assert profiled.profiler is not None
         events = profiled.profiler.kineto_results.events()
-        largest = max(event.nbytes() for event in events if event.name() == "[memory]")
+        largest = max((event.nbytes() for event in events if event.name() == "[memory]"), default=0)
         (made if largest >= large.core().scores * inputs.q.element_size() else spared).append(label)
     found = "; ".join(f"{what}: {', '.join(labels)}" for what, labels in (("made", made), ("none", spared)) if labels)
     denied = made if declared.startswith("never") else spared if declared.startswith("always") else []
@@ -287,15 +302,15 @@ def score_sized(probe: Probe) -> Finding:
 
 def kernels(probe: Probe) -> Finding:
     """Found in PyTorch's profile: the backend's own kernel, another backend's, or ordinary operations."""
-    owners = {kernel: name for name in names() for kernel in get(name).traits.kernels}
+    known = [kernel for backend in loadable() for kernel in backend.traits.kernels]
     own = probe.backend.traits.kernels
     ran: dict[str, list[str]] = {}
     for label, case in variants(probe):
         inputs = case.inputs()
         with profile() as profiled:
-            run(probe.backend, inputs)
+            answer(probe, inputs)
         seen = {event.name for event in profiled.events() or ()}
-        shown = [kernel for kernel in (*own, *owners) if any(name.startswith(kernel) for name in seen)]
+        shown = [kernel for kernel in (*own, *known) if any(name.startswith(kernel) for name in seen)]
         ran.setdefault(shown[0] if shown else "ordinary operations", []).append(label)
     found = "; ".join(
         f"{kernel}: {', '.join(labels)}" if len(ran) > 1 else f"{kernel}, in every call"
@@ -304,6 +319,15 @@ def kernels(probe: Probe) -> Finding:
     others = {kernel: labels for kernel, labels in ran.items() if own and kernel not in own}
     fell_back = "; ".join(f"{kernel} ran instead: {', '.join(labels)}" for kernel, labels in others.items())
     return Finding("The kernel that ran", " or ".join(own) or "none of its own", found, fell_back)
+
+
+def loadable() -> list[Backend]:
+    """Every backend but those of other packages that cannot be loaded; ``python -m impls`` says why."""
+    found = []
+    for name in names():
+        with contextlib.suppress(ImportError, TypeError):
+            found.append(get(name))
+    return found
 
 
 QUESTIONS: tuple[Callable[[Probe], Finding], ...] = (
@@ -320,8 +344,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """0 if nothing contradicts what was declared, 1 if something does."""
-    found = [contract(load(target), options.device) for target in options.targets or names()]
+    """0 if nothing contradicts what was declared, 1 if something does, 2 if a target cannot be found."""
+    try:
+        backends = [load(target) for target in options.targets] or loadable()
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = [contract(backend, options.device) for backend in backends]
     if options.page:
         options.page.write_text(contracts_page.page(found))
     else:

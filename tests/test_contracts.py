@@ -105,6 +105,10 @@ def test_a_kernel_that_raises_although_it_claims_the_problem_is_found_out() -> N
             raise RuntimeError("K must be odd")
         return eager(q, k, v, bias, mask)
 
+    def never(*inputs):
+        raise RuntimeError("no")
+
+    assert all(question(Probe(Backend("mine", "", never), BASE)).found for question in contracts.QUESTIONS)
     assert "wrong: 130, a square of 2 (raised RuntimeError: K must be odd)" in asked(contracts.lengths, odd_only).found
 
 
@@ -121,7 +125,7 @@ def test_modified_inputs_are_found_in_whatever_was_tried() -> None:
 
 def test_other_bits_are_a_contradiction_only_of_a_promise() -> None:
     def noisy(q, k, v, bias, mask):
-        return eager(q, k, v, bias, mask) * (1 + 1e-7 * torch.rand(()))
+        return eager(q, k, v, bias, mask) * (1 + 1e-3 * torch.rand(()))
 
     assert "differ" in asked(contracts.repeated, noisy).contradiction
     assert not asked(contracts.repeated, noisy, traits=Traits(deterministic=False)).contradiction
@@ -159,6 +163,17 @@ def test_the_command_fails_where_something_is_contradicted(
     monkeypatch.setattr(contracts, "QUESTIONS", (lambda probe: Finding("Colour", "blue", "red", "red is not blue"),))
     assert main(["contracts", "eager"]) == 1
     assert "red **Contradiction: red is not blue**" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("plugin")
+def test_other_packages_are_asked_too_and_a_broken_one_harms_no_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contracts, "QUESTIONS", (contracts.kernels,))
+    assert main(["contracts", "mean_of_v"]) == 0
+    assert "ordinary operations, in every call" in capsys.readouterr().out
+    assert main(["contracts", "broken"]) == 2
+    assert "No module named 'no_such_module'" in capsys.readouterr().err
 
 
 def test_limits_can_be_read_as_on_a_gpu_that_is_not_there() -> None:
