@@ -285,7 +285,7 @@ def score_sized(probe: Probe) -> Finding:
     spared: list[str] = []
     for label, case in variants(probe):
         large = resized(case, H=4, Q=256, K=256, c=8)
-        large = large.with_(batch=(1, 32), bias_shape=large.bias_shape and (1, *large.bias_shape[1:]))
+        large = large.with_(batch=(1, 16), bias_shape=large.bias_shape and (1, *large.bias_shape[1:]))
         if probe.backend.why_not(large.core()):
             continue
         inputs = large.inputs()
