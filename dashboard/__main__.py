@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from dashboard import asv_pages, history
+from dashboard import alarms, asv_pages, downloads, feed, history
 from dashboard.build import in_short, write_page
 from dashboard.payload import page_data
 
@@ -66,7 +66,10 @@ def _build(arguments: argparse.Namespace) -> int:
     for finding in read.findings:
         print(f"warning: {finding}", file=sys.stderr)
     data = page_data(read)
-    page = write_page(data, arguments.out, asv_pages=_asv(arguments, read))
+    events = alarms.events(read)
+    page = write_page(data, arguments.out, _asv(arguments, read), events)
+    downloads.write(read.cells, arguments.out)
+    feed.write(events, dict(zip(read.cells["commit"], read.cells["commit_date"], strict=True)), arguments.out)
     lines = in_short(data)
     ran = [line for line in lines if line["answer"] != "nothing ran"]
     for line in ran:
@@ -118,8 +121,6 @@ def _figures(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from dashboard import alarms
-
     read = history.load(arguments.results)
     for finding in read.findings:
         print(finding)

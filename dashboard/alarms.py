@@ -53,6 +53,11 @@ class Event:
     findings: tuple[Finding, ...]
     environment: str = ""
 
+    @property
+    def anchor_id(self) -> str:
+        """The event's place on the page."""
+        return f"changed-{self.machine}-{self.commit[:8]}"
+
     def of(self, tier: str) -> tuple[Finding, ...]:
         """The changes for the worse of that tier. Where the anchors moved too, a time says nothing of the code."""
         return tuple(
@@ -60,11 +65,15 @@ class Event:
             if x.kind in WORSE and x.tier == tier and not (self.environment and x.kind == "slower")
         )  # fmt: skip
 
-    def __str__(self) -> str:
+    @property
+    def counts(self) -> str:
+        """How many cells changed in which way; suspects with a question mark."""
         counts = Counter(x.kind if x.tier == "confirmed" else f"{x.kind}?" for x in self.findings)
-        said = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+        return ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+
+    def __str__(self) -> str:
         moved = f"; the environment moved: {self.environment}" if self.environment else ""
-        return f"{self.machine} {self.commit[:8]} ({self.subject}): {said}{moved}"
+        return f"{self.machine} {self.commit[:8]} ({self.subject}): {self.counts}{moved}"
 
 
 def events(history: History) -> list[Event]:

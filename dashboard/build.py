@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,29 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from dashboard.alarms import Event
 from dashboard.operations import OPERATIONS, describe
 from dashboard.payload import to_json
 from dashboard.units import ratio
 
 SITE = Path(__file__).parent / "site"
+EVENTS, CELLS_OF_AN_EVENT = 100, 40
+"""The newest so many are shown, and of each so many cells; the feed has all."""
 LEVELS = ("core", "module", "stack")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "charts.js", "main.js")
 
 
-def write_page(data: dict[str, Any], out: Path, asv_pages: bool) -> Path:
+def write_page(data: dict[str, Any], out: Path, asv_pages: bool, events: Sequence[Event] = ()) -> Path:
     """Write ``out/index.html`` from ``payload.page_data``; ``asv_pages`` says whether ``out/asv/`` exists."""
     out.mkdir(parents=True, exist_ok=True)
     page = out / "index.html"
-    page.write_text(render(data, asv_pages), encoding="utf-8", errors="backslashreplace")
+    page.write_text(render(data, asv_pages, events), encoding="utf-8", errors="backslashreplace")
     return page
 
 
-def render(data: dict[str, Any], asv_pages: bool) -> str:
-    """The page's HTML for ``payload.page_data``."""
+def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) -> str:
+    """The page's HTML for ``payload.page_data``, and what changed, oldest commit first."""
     script = "\n".join((SITE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     library = chart_library() if data["views"] else ""
     environment = Environment(
@@ -41,6 +45,8 @@ def render(data: dict[str, Any], asv_pages: bool) -> str:
         built=data["built"],
         data=Markup(to_json(data)),
         empty=not data["views"],
+        events=list(reversed(events))[:EVENTS],
+        SHOWN=CELLS_OF_AN_EVENT,
         findings=data["findings"],
         in_short=in_short(data),
         script=Markup(script),
