@@ -145,6 +145,13 @@ class ModuleCase:
         """Whether there is nothing to attend to, or nothing that attends."""
         return not math.prod((*self.batch, *(getattr(self, name) for name in AXES[self.operation])))
 
+    def at_heart(self) -> ModuleCase:
+        """The case with the same numbers in plain layout, called once, with all gradients if with any: its budget
+        serves for both.
+        """
+        values = tuple(name for name in self.quirks if name in module_quirks.VALUES)
+        return self.with_(group="", quirks=values, repeats=1, grad=self.wanted if self.grad else ())
+
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters, in ``torch.nn.Linear``'s layout."""
         width, c_in = self.N_head * self.c, self.c_in
@@ -197,10 +204,7 @@ class ModuleCase:
         widths = {"x": self.c_in, "z": self.c_z, "t": self.c_t}
         shapes = self.argument_shapes()
         arguments = {name: draw((*shapes[name], c), 1.5, 0.5) for name, c in widths.items() if name in shapes}
-        mask = make_mask(self.mask, shapes["mask"], seed=self.seed) if math.prod(shapes["mask"]) else None
-        if mask is None and self.mask != "none":
-            mask = torch.zeros(shapes["mask"], dtype=torch.bool)
-        if mask is not None:
+        if (mask := self.keys(shapes["mask"])) is not None:
             arguments["mask"] = mask
         out = shapes["x"]
         if self.operation == "msa_global_column" and not self.gated:
@@ -217,6 +221,15 @@ class ModuleCase:
         for name in set(self.grad) & set(arguments):
             arguments[name].requires_grad_()
         return ModuleInputs(parameters, arguments, place(inputs.cotangent))
+
+    def keys(self, shape: tuple[int, ...]) -> Tensor | None:
+        """The mask, whose rows (see ``impls.masks.make_mask``) lie along the attended axis."""
+        columns = self.operation in ("msa_column", "msa_global_column", "triangle_ending")
+        rows = (*shape[:-2], shape[-1], shape[-2]) if columns else shape
+        if self.mask != "none" and not math.prod(rows):
+            return torch.zeros(shape, dtype=torch.bool)
+        mask = make_mask(self.mask, rows, seed=self.seed)
+        return mask.mT.contiguous() if columns and mask is not None else mask
 
 
 SHAPES = {
@@ -251,7 +264,7 @@ def module_cases(operations: Iterable[str] = OPERATIONS) -> tuple[ModuleCase, ..
 def lengths(base: ModuleCase) -> Iterator[ModuleCase]:
     """Lengths of the attended axis, and no more than one of what attends along it."""
     attended = ATTENDED[base.operation]
-    for n in LENGTHS:
+    for n in LENGTHS if base.dtype == "float32" else LENGTHS[:-1]:
         yield base.with_(**{attended: n})
     for other in ("S", "R"):
         if other in AXES[base.operation] and other != attended:
@@ -312,13 +325,13 @@ def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def empty(base: ModuleCase) -> Iterator[ModuleCase]:
-    """An axis of length zero: nothing, or what the output projection makes of nothing, and zero gradients."""
-    for grad in ((), base.wanted) if base.dtype == "float32" else ():
-        yield base.with_(batch=(0, 3), grad=grad)
-        for axis in ("S", "R", "T"):
-            if axis in AXES[base.operation]:
-                yield base.with_(**{axis: 0}, grad=grad)
-                yield base.with_(**{axis: 0}, grad=grad, mask="none")
+    """An axis of length zero, forward: nothing, or what the output projection makes of nothing."""
+    if base.dtype == "float32":
+        for mask in ("none", "padding"):
+            yield base.with_(batch=(0, 3), grad=(), mask=mask)
+            for axis in ("S", "R", "T"):
+                if axis in AXES[base.operation]:
+                    yield base.with_(**{axis: 0}, grad=(), mask=mask)
 
 
 def random_module_case(rng: random.Random, **fixed: Any) -> ModuleCase:

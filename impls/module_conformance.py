@@ -139,7 +139,7 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
     inputs = inputs._replace(parameters=parameters)
     return examine(
         case,
-        _budget(case),
+        _budget(case.at_heart()),
         {**inputs.arguments, **parameters},
         lambda: answer(call, inputs, case.grad),
         like=inputs.cotangent,

@@ -1,6 +1,7 @@
-"""Which families of cases reject which wrong kernel. ``python tests/kill_matrix.py`` tries all and writes the record.
+"""Which families of cases reject what is wrong. ``python tests/kill_matrix.py`` tries all and writes the record.
 
-The record is ``results/conformance/kill_matrix.jsonl``; ``test_conformance`` holds it against the mutants there are.
+The record is ``results/conformance/``: ``kill_matrix.jsonl`` of the wrong kernels, ``module_kill_matrix.jsonl`` of the
+wrong modules, an operation at a time. Tests hold it against the mutants there are.
 """
 
 from __future__ import annotations
@@ -8,78 +9,125 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from mutants import MUTANTS, Mutant
+from module_mutants import MODULE_MUTANTS
+from mutants import MUTANTS
 
-from impls.cases import Case, cases
-from impls.conformance import judge
+from impls.cases import cases
+from impls.check import sampled
+from impls.conformance import AnyCase, Verdict, judge
 from impls.interface import Backend
+from impls.module_cases import module_cases
+from impls.module_conformance import judge_module
 
-RECORD = Path(__file__).parent.parent / "results" / "conformance" / "kill_matrix.jsonl"
-FAMILIES = tuple(dict.fromkeys(case.family for case in cases() if case.grad))
+FOLDER = Path(__file__).parent.parent / "results" / "conformance"
 
 
-def one_of_each_family_first(dtype: str) -> list[Case]:
-    """The training cases of a dtype, in rounds: the first of every family, then the second of every family."""
-    families: dict[str, list[Case]] = {}
-    for case in cases():
-        if case.dtype == dtype and case.grad:
+@dataclass(frozen=True)
+class Trial:
+    """Something wrong, the dtypes in which it is, and the cases that ought to show it."""
+
+    name: dict[str, str]
+    dtypes: tuple[str, ...]
+    judge: Callable[[Any], Verdict]
+    cases: tuple[AnyCase, ...]
+
+    def __str__(self) -> str:
+        return " ".join(self.name.values())
+
+
+def kernels() -> list[Trial]:
+    """The wrong kernels, each on all training cases."""
+    training = tuple(case for case in cases() if case.grad)
+    return [
+        Trial({"mutant": name}, mutant.dtypes, partial(judge, Backend(name, "a mutant", mutant.attend)), training)
+        for name, mutant in MUTANTS.items()
+    ]
+
+
+def modules() -> list[Trial]:
+    """The wrong modules, in each operation in which they are wrong, on the cases of ``check --module --quick``."""
+    return [
+        Trial(
+            {"mutant": name, "operation": operation},
+            mutant.dtypes,
+            partial(judge_module, mutant.subject),
+            tuple(sampled(list(module_cases((operation,))))),
+        )
+        for name, mutant in MODULE_MUTANTS.items()
+        for operation in mutant.operations
+    ]
+
+
+RECORDS = {"kill_matrix.jsonl": kernels, "module_kill_matrix.jsonl": modules}
+
+
+def killers(trial: Trial, dtype: str) -> Iterator[str]:
+    """The families of cases that reject it, each once; one case of every family is tried first, if it can be one that
+    is masked and in training.
+    """
+    families: dict[str, list[AnyCase]] = {}
+    for case in sorted(trial.cases, key=lambda case: (case.mask != "full_row", not case.grad)):
+        if case.dtype == dtype:
             families.setdefault(case.family, []).append(case)
-    rounds = itertools.zip_longest(*families.values())
-    return [case for one_of_each in rounds for case in one_of_each if case]
+    found = set()
+    for one_of_each in itertools.zip_longest(*families.values()):
+        for case in one_of_each:
+            if case and case.family not in found and trial.judge(case).status == "failed":
+                found.add(case.family)
+                yield case.family
 
 
-def killers(mutant: Mutant, dtype: str) -> Iterator[str]:
-    """The families of cases that reject ``mutant``, each once."""
-    backend, found = Backend(mutant.name, "a mutant", mutant.attend), set()
-    for case in one_of_each_family_first(dtype):
-        if case.family not in found and judge(backend, case).status == "failed":
-            found.add(case.family)
-            yield case.family
-
-
-def row(mutant: Mutant) -> dict[str, dict[str, int]]:
-    """By how many families ``mutant`` is rejected in each of its dtypes, and in how many dtypes by each family."""
-    found = {dtype: set(killers(mutant, dtype)) for dtype in mutant.dtypes}
-    by_family = {family: sum(family in families for families in found.values()) for family in FAMILIES}
+def row(trial: Trial) -> dict[str, Any]:
+    """By how many families it is rejected in each of its dtypes, and in how many dtypes by each family."""
+    found = {dtype: set(killers(trial, dtype)) for dtype in trial.dtypes}
+    by_family = {family: sum(family in families for families in found.values()) for family in families_of([trial])}
     return {
+        "schema": 1,
+        **trial.name,
         "families_by_dtype": {dtype: len(families) for dtype, families in found.items()},
         "dtypes_by_family": {family: n for family, n in by_family.items() if n},
     }
 
 
-def recorded() -> dict[str, dict[str, dict[str, int]]]:
-    """The rows of the record, by mutant."""
-    rows = map(json.loads, RECORD.read_text().splitlines())
-    return {row["mutant"]: row for row in rows}
+def families_of(trials: list[Trial]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(case.family for trial in trials for case in trial.cases))
 
 
-def as_text(matrix: dict[str, dict[str, dict[str, int]]]) -> str:
-    """One line a mutant: a column for each family of cases, with the number of dtypes it was rejected in."""
+def recorded(file: str) -> dict[str, dict[str, Any]]:
+    """The rows of a record, by what stands for a trial there."""
+    rows = map(json.loads, (FOLDER / file).read_text().splitlines())
+    return {" ".join(row[key] for key in ("mutant", "operation") if key in row): row for row in rows}
+
+
+def as_text(matrix: dict[str, dict[str, Any]], families: tuple[str, ...]) -> str:
+    """One line a trial: a column for each family of cases, with the number of dtypes it was rejected in."""
     width = max(map(len, matrix))
-    letters = itertools.zip_longest(*FAMILIES, fillvalue=" ")
+    letters = itertools.zip_longest(*families, fillvalue=" ")
     header = [" " * width + "  " + " ".join(letter) for letter in letters]
     lines = [
-        f"{name:<{width}}  " + " ".join(str(entry["dtypes_by_family"].get(family, ".")) for family in FAMILIES)
+        f"{name:<{width}}  " + " ".join(str(entry["dtypes_by_family"].get(family, ".")) for family in families)
         for name, entry in matrix.items()
     ]
     return "\n".join(header + lines)
 
 
-def main() -> None:
+def main(files: list[str]) -> None:
     torch.set_num_threads(1)
-    matrix = {}
-    for mutant in MUTANTS.values():
-        matrix[mutant.name] = row(mutant)
-        print(f"{len(matrix)}/{len(MUTANTS)} {mutant.name}", file=sys.stderr)
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps({"schema": 1, "mutant": name, **entry}) + "\n" for name, entry in matrix.items())
-    RECORD.write_text("".join(lines))
-    print(as_text(matrix))
+    for file in files or RECORDS:
+        trials = RECORDS[file]()
+        with (FOLDER / file).open("w") as record:
+            for n, trial in enumerate(trials, 1):
+                record.write(json.dumps(row(trial)) + "\n")
+                print(f"{n}/{len(trials)} {trial}", file=sys.stderr)
+        print(as_text(recorded(file), families_of(trials)))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -18,9 +18,10 @@ from mutants import MUTANTS
 import impls
 from impls.__main__ import main
 from impls.cases import ROW, Case, cases
-from impls.check import chosen, load
+from impls.check import chosen, chosen_of_module, load
 from impls.conformance import judge
 from impls.interface import Backend
+from impls.module_cases import ModuleCase, module_cases
 from impls.report import overall
 from impls.shrink import shrink, simpler, symptom
 
@@ -202,6 +203,81 @@ def test_a_compiling_backend_is_given_few_shapes() -> None:
     assert len(chosen(impls.get("eager"))) == len(cases())
 
 
+# Modules
+
+MODULES = """
+import torch
+from impls.evoformer import TriangleAttention
+
+class Untransposed(TriangleAttention):
+    "The bias of the ending node as that of the starting node."
+    def pair_bias(self, z):
+        bias = super().pair_bias(z)
+        return bias.mT if self.node == "ending" else bias
+
+def column(parameters, x, mask=None, *, N_head):
+    "Right; the keys' and values' weights fused."
+    m = torch.nn.functional.layer_norm(x, x.shape[-1:], parameters["layer_norm.weight"], parameters["layer_norm.bias"])
+    k, v = (m @ torch.cat([parameters["linear_k.weight"], parameters["linear_v.weight"]]).T).chunk(2, -1)
+    q, k, v = (y.unflatten(-1, (N_head, -1)).movedim(-4, -2) for y in (m @ parameters["linear_q.weight"].T, k, v))
+    allowed = None if mask is None else mask.mT[..., None, None, :]
+    if mask is not None:
+        k, v = (y.masked_fill(~allowed.mT, 0) for y in (k, v))
+    o = torch.nn.functional.scaled_dot_product_attention(q, k, v, allowed).movedim(-2, -4).flatten(-2)
+    if "linear_g.weight" in parameters:
+        o = o * torch.sigmoid(m @ parameters["linear_g.weight"].T + parameters["linear_g.bias"])
+    return o @ parameters["linear_o.weight"].T + parameters["linear_o.bias"]
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path):
+    (tmp_path / "modules.py").write_text(MODULES)
+    yield
+    sys.modules.pop("modules", None)
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_wrong_module_fails_at_its_smallest_and_can_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    start = "operation=triangle_ending batch=2 N_head=2 c=3 c_in=5 R=4 mask=random"
+    result = report(capsys, "--module", "modules:Untransposed", "--case", start)
+    (smallest,) = result["smallest"]
+    case = ModuleCase.parse(smallest["case"])
+    assert (case.batch, case.N_head, case.c, case.R, case.gated, case.mask) == ((), 1, 1, 2, False, "none")
+    assert main(shlex.split(smallest["command"])[3:]) == 1
+    assert "--module modules:Untransposed: WRONG (1 failed)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("modules")
+def test_right_modules_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("modules:column", "eager"):
+        result = report(capsys, "--module", target, "--op", "msa_column", "--quick", "--dtypes", "float32")
+        assert result["passed"]
+        assert {v["direction"] for v in result["verdicts"]} == {"forward", "training"}
+
+
+def test_modules_are_judged_by_the_policy_they_are_said_to_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {case.masked_rows for case in chosen_of_module(["msa_row"], masked_rows="uniform")} == {"uniform"}
+    case = "operation=msa_row batch= N_head=1 c=2 c_in=4 S=2 R=3 c_z=4 mask=full_row masked_rows=uniform"
+    assert report(capsys, "--module", "eager", "--case", case)["passed"]
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["modules:column"], "say which operation the module is of, such as --op msa_row"),
+        (["kernels:number", "--op", "msa_row"], "expected what makes a module"),
+        (["mine2", "--op", "msa_row"], "such as mine2:attend"),
+        (["modules:column", "--op", "msa_column", "--dtypes", "float16"], "modules are judged in float64, float32"),
+        (["modules:column", "--case", "operation=msa_row"], "a case needs batch, N_head, c, c_in as well"),
+    ],
+)
+def test_what_a_module_lacks_is_said(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("--module", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
 # Shrinking
 
 
@@ -236,6 +312,13 @@ def test_a_failure_of_another_kind_is_no_smaller_failure() -> None:
     found = shrink(backend, judge(backend, ROW.with_(grad=())))
     assert found.case.H == 2
     assert symptom(found) == "wrong numbers"
+
+
+def test_simpler_modules_are_valid_and_differ() -> None:
+    for case in module_cases()[::23]:
+        for other in simpler(case):
+            assert other != case
+            assert other.inputs().cotangent.shape[-1] == other.c_in
 
 
 def test_simpler_cases_are_valid_and_differ() -> None:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 import torch
-from kill_matrix import as_text, killers, recorded
-from mutants import MUTANTS, Mutant
+from kill_matrix import RECORDS, Trial, as_text, families_of, kernels, killers, recorded
+from mutants import MUTANTS
 from right_kernels import RIGHT
 
 import impls
@@ -51,21 +51,20 @@ def test_right_kernels_pass_every_kind_of_case(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutant", "dtype"),
-    [pytest.param(m, dtype, id=f"{m.name}-{dtype}") for m in MUTANTS.values() for dtype in m.dtypes],
+    ("trial", "dtype"),
+    [pytest.param(trial, dtype, id=f"{trial}-{dtype}") for trial in kernels() for dtype in trial.dtypes],
 )
-def test_every_mutant_is_killed_by_two_kinds_of_case(mutant: Mutant, dtype: str) -> None:
-    assert len(list(itertools.islice(killers(mutant, dtype), 2))) == 2
+def test_every_mutant_is_killed_by_two_kinds_of_case(trial: Trial, dtype: str) -> None:
+    assert len(list(itertools.islice(killers(trial, dtype), 2))) == 2
 
 
-def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(capsys: pytest.CaptureFixture[str]) -> None:
-    matrix = recorded()
+@pytest.mark.parametrize("file", RECORDS)
+def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix, trials = recorded(file), RECORDS[file]()
     with capsys.disabled():
-        print("\n" + as_text(matrix))
+        print("\n" + as_text(matrix, families_of(trials)))
     by_dtype = {name: entry["families_by_dtype"] for name, entry in matrix.items()}
-    assert {name: tuple(dtypes) for name, dtypes in by_dtype.items()} == {
-        name: mutant.dtypes for name, mutant in MUTANTS.items()
-    }
+    assert {name: tuple(dtypes) for name, dtypes in by_dtype.items()} == {str(trial): trial.dtypes for trial in trials}
     assert all(n >= 2 for dtypes in by_dtype.values() for n in dtypes.values())
 
 
