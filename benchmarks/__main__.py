@@ -81,11 +81,11 @@ def measure(effort: str, machine: str, commits: str) -> int:
     with tempfile.TemporaryDirectory() as folder, LOG.open("w") as log:
         progress = Path(folder) / "progress.json"
         environ = os.environ | {
-            "AXIALBENCH_EFFORT": effort, "AXIALBENCH_BENCH": "\n".join(patterns(beside(measured, cells))),
+            "AXIALBENCH_EFFORT": effort, "AXIALBENCH_BENCH": "\n".join(patterns(beside(measured, cells), cells)),
             "AXIALBENCH_PROGRESS": str(progress), "COLUMNS": "200",
         }  # fmt: skip
         readable = [cell for cell in measured if has_gpu() or cell.backend not in axes.CUDA_ONLY]
-        selected = [word for pattern in patterns(readable) for word in ("-b", pattern)]
+        selected = [word for pattern in patterns(readable, cells) for word in ("-b", pattern)]
         process = subprocess.Popen(
             [*asv, "run", commits, "--machine", machine, "--record-samples", "--show-stderr", *selected],
             cwd=origin.ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT,
@@ -110,13 +110,31 @@ def measure(effort: str, machine: str, commits: str) -> int:
     return 1 if lost else 0
 
 
-def patterns(cells: list[Cell]) -> list[str]:
-    """Patterns for asv's ``-b`` that select exactly the benchmarks of ``cells``: one for each series."""
-    chosen: dict[str, dict[str, None]] = {}
+def patterns(chosen: list[Cell], cells: list[Cell]) -> list[str]:
+    """Patterns for asv's ``-b`` that select exactly the benchmarks of ``chosen`` among those of ``cells``.
+
+    They name the places of a series and the backends there; all places are ``.*``, for a command line has its limits.
+    """
+    places = {series: set(by_place) for series, by_place in backends_by_place(cells).items()}
+    found = []
+    for series, by_place in backends_by_place(chosen).items():
+        by_backends: dict[str, set[str]] = {}
+        for place, backends in by_place.items():
+            by_backends.setdefault("|".join(backends), set()).add(place)
+        for backends, of_them in by_backends.items():
+            where = ".*" if of_them == places[series] else f"({'|'.join(sorted(of_them))})"
+            found.append(rf"^{series}\.\w+\({where}, ({backends})\)$")
+    return found
+
+
+def backends_by_place(cells: list[Cell]) -> dict[str, dict[str, dict[str, None]]]:
+    """By series, and by its parameters but the last, the backends: all as asv writes them."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for cell in cells:
-        params = ", ".join(map(repr, cell.params.values()))
-        chosen.setdefault(rf"^{cell.module}\.{cell.series}\.", {})[params] = None
-    return [rf"{series}\w+\(({'|'.join(params)})\)$" for series, params in chosen.items()]
+        *place, backend = map(repr, cell.params.values())
+        series = rf"{cell.module}\.{cell.series}"
+        found.setdefault(series, {}).setdefault(", ".join(place), {})[backend] = None
+    return found
 
 
 def watch(process: subprocess.Popen[bytes], progress: Path, console: Any) -> None:
