@@ -24,11 +24,16 @@ BACKENDS = (
     "flash_attn_3",
     "flash_attn_4",
     "trifast",
+    "cuequivariance",
+    "deepspeed_evo",
     *filter(None, os.environ.get("AXIALBENCH_EXTRA_BACKENDS", "").split(",")),
 )
 COMPILING = ("compiled", "flex", "flash_attn_4", "trifast")
 """Backends that build code at their first call; how long that takes is a benchmark of its own."""
-CUDA_ONLY = ("sdpa_efficient", "sdpa_cudnn", "flash_attn", "xformers", "flash_attn_3", "flash_attn_4", "trifast")
+CUDA_ONLY = (
+    "sdpa_efficient", "sdpa_cudnn", "flash_attn", "xformers", "flash_attn_3", "flash_attn_4", "trifast",
+    "cuequivariance", "deepspeed_evo",
+)  # fmt: skip
 """Backends that refuse every problem on a CPU."""
 
 DTYPES = ("float32", "bfloat16")

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from impls.cuda import LARGEST_GRID, LARGEST_INDEX, Capability, on_cuda
 from impls.interface import Backend, Traits
 from impls.masks import hide
 from impls.problem import CoreProblem
+from impls.rows import rows_without_keys
 
 PACKAGES = ("trifast", "triton", "einops", "platformdirs")
 WIDTHS = (16, 32, 64, 128)
@@ -34,24 +34,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | 
     *batch, n, H, _, c = q.shape
     bias = bias.expand(*batch, 1, H, n, n).reshape(-1, H, n, n)
     mask = None if mask is None else mask.expand(*batch, n, n).reshape(-1, n, n)
-    empty = rows_without_keys(bias, mask)
+    empty = rows_without_keys(bias.unsqueeze(1), mask)
     hidden = torch.zeros(bias.shape[0], n, n, dtype=torch.bool, device=q.device) if mask is None else ~mask
     q, k, v = (x.reshape(-1, n, H, n, c) for x in (q, k, v))
     q, k, v = (x.transpose(1, 2) for x in (q, hide(k, mask), hide(v, mask)))
-    o = triangle_attention(q, k, v, bias.clamp(min=LOWEST), hidden).masked_fill(empty, 0)
-    return o.transpose(1, 2).reshape(*batch, n, H, n, c)
-
-
-def rows_without_keys(bias: Float[Tensor, "B H n n"], mask: Bool[Tensor, "B n n"] | None) -> Bool[Tensor, "B H #n n 1"]:
-    """Which rows have every key hidden, by the mask or by a bias of -inf.
-
-    The keys that both leave are counted by a matrix product over them: the rows alone, never all logits, are in memory.
-    """
-    open_keys = bias > -torch.inf
-    if mask is None:
-        return ~open_keys.any(-1)[:, :, None, :, None]
-    left = torch.einsum("bik,bhjk->bhij", mask.to(bias.dtype), open_keys.to(bias.dtype))
-    return (left == 0).unsqueeze(-1)
+    o = triangle_attention(q, k, v, bias.clamp(min=LOWEST), hidden).transpose(1, 2)
+    return o.masked_fill(empty, 0).reshape(*batch, n, H, n, c)
 
 
 def limits(p: CoreProblem) -> Iterator[str]:
