@@ -210,9 +210,12 @@ def softmax(logits: Float[Tensor, "*B K"], allowed: Tensor | None, flat: Tensor 
     if allowed is not None:
         wide = torch.where(allowed, wide, -torch.inf)
     largest = wide.detach().amax(-1, keepdim=True)
-    exponentials = (wide - torch.where(largest == -torch.inf, 0, largest)).exp()
+    largest = torch.where(largest == -torch.inf, 0, largest)
+    exponentials = (wide - largest).exp()
     total = exponentials.sum(-1, keepdim=True)
-    return (exponentials / torch.where(total == 0, 1, total)).to(logits.dtype)
+    # Zero: but where impls.module_budget perturbs, the rounding of a row's log-sum-exp, from which many recompute P.
+    drift = largest * 1.0 - largest
+    return (exponentials / torch.where(total == 0, 1, total) * drift.exp()).to(logits.dtype)
 
 
 def gated_output(p: Parameters, x: Float[Tensor, "*B c_in"], o: Float[Tensor, "*B H c"]) -> Float[Tensor, "*B c_in"]:
