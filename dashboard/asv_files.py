@@ -10,8 +10,9 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,24 @@ LEVELS = {"block": "module", "depth": "stack"}
 DRIFT_ALLOWED = 2
 
 
-def rows(results: Path, findings: Findings) -> Iterator[dict[str, Any]]:
-    """One row a cell of every readable file ``<machine>/<commit8>-<env>.json``; the rest becomes a finding."""
+Key = tuple[str, str, str, str]
+"""A cell: module, series, parameters as JSON, direction."""
+Journals = Mapping[tuple[str, str, str], set[Key]]
+"""By machine, environment and commit, the cells of its journals."""
+
+
+def rows(results: Path, findings: Findings, journals: Journals) -> Iterator[dict[str, Any]]:
+    """One row a cell of every readable file ``<machine>/<commit8>-<env>.json``; the rest becomes a finding.
+
+    Of a commit in ``journals`` only numbers of other cells: one that is empty here was not selected there.
+    """
     paths = [path for path in sorted(results.glob("*/*.json")) if path.name != "machine.json"]
     if not paths:
         return
     names = _param_names(results / "benchmarks.json", findings)
     for path in paths:
         try:
-            yield from _rows_of_file(path, names)
+            yield from _rows_of_file(path, names, journals)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             findings.add(
                 path,
@@ -58,7 +68,7 @@ def _param_names(path: Path, findings: Findings) -> dict[str, list[str]]:
         return {}
 
 
-def _rows_of_file(path: Path, names: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _rows_of_file(path: Path, names: dict[str, list[str]], journals: Journals) -> list[dict[str, Any]]:
     stored = json.loads(path.read_text(encoding="utf-8"))
     if stored["version"] != RESULTS_VERSION:
         raise ValueError(f"version {stored['version']!r}")
@@ -73,20 +83,34 @@ def _rows_of_file(path: Path, names: dict[str, list[str]]) -> list[dict[str, Any
         "time": "",
         "source": "asv",
     }
-    cells: dict[tuple[str, ...], dict[str, Any]] = {}
+    known = journals.get((commit["machine"], commit["env"], commit["commit"]))
+    cells: dict[Key, dict[str, Any]] = {}
     for name, values in stored["results"].items():
         match = BENCHMARK.fullmatch(name)
         if not match or name not in names:
             continue
         entry = dict(zip(stored["result_columns"], values, strict=False))
-        lists = [[_literal(text) for text in texts] for texts in entry["params"]]
-        for at, combination in enumerate(itertools.product(*lists)):
-            params = dict(zip(names[name], combination, strict=True))
-            key = (match["module"], match["series"], json.dumps(params), match["direction"])
+        combinations = _combinations(tuple(names[name]), tuple(map(tuple, entry["params"])))
+        for at, (params, text) in enumerate(combinations):
+            key = (match["module"], match["series"], text, match["direction"])
+            if known is not None and (key in known or (key not in cells and not _is_number(_at(entry["result"], at)))):
+                continue
             if key not in cells:
                 cells[key] = commit | _described(*key, params)
             cells[key] |= _measured(match["quantity"], entry, at)
-    return list(cells.values())
+    return [cell for cell in cells.values() if known is None or cell["status"] == "ok"]
+
+
+@cache
+def _combinations(names: tuple[str, ...], texts: tuple[tuple[str, ...], ...]) -> list[tuple[dict[str, Any], str]]:
+    """All combinations of the parameters' values in asv's order, each as a dict and as JSON."""
+    lists = [[_literal(text) for text in of_one] for of_one in texts]
+    combinations = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists)]
+    return [(params, json.dumps(params)) for params in combinations]
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _described(module: str, series: str, params_json: str, direction: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +147,7 @@ def _described(module: str, series: str, params_json: str, direction: str, param
 def _measured(quantity: str, entry: dict[str, Any], at: int) -> dict[str, Any]:
     """What one benchmark says of the parameter combination number ``at``."""
     value = _at(entry["result"], at)
-    if value is None or not math.isfinite(value):
+    if not _is_number(value):
         return {"status": "failed"} if value is None and quantity == "seconds" else {}
     if quantity == "seconds_compile":
         return {"compile_seconds": float(value), "status": "ok", "reason": ""}

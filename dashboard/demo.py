@@ -87,8 +87,12 @@ def write(
     noise: float = 0.02,
     seed: int = 0,
     memory_limit: int = 20_000_000_000,
+    env: str = ENV,
 ) -> list[Path]:
-    """Write one journal for each commit under ``results/<machine>/journal`` and return their paths."""
+    """Write one journal for each commit under ``results/<machine>/journal`` and return their paths.
+
+    ``env`` ends in its torch's version.
+    """
     rng = random.Random(seed)
     levels = {name: Level() for name in BACKENDS}
     anchor = 2.0e-3
@@ -100,12 +104,12 @@ def write(
             level.memory *= commit.heavier.get(name, 1.0)
             level.error *= commit.rougher.get(name, 1.0)
         hash_ = sha1(f"{seed} {index} {commit.subject}".encode()).hexdigest()
-        path = results / machine / "journal" / f"{hash_[:8]}-{ENV}.jsonl"
+        path = results / machine / "journal" / f"{hash_[:8]}-{env}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         when = START + timedelta(days=index)
         with path.open("w", encoding="utf-8") as file:
             for module in modules:
-                sweep = _sweep(module, hash_, commit, machine, when, memory_limit)
+                sweep = _sweep(module, hash_, commit, machine, when, memory_limit, env)
                 sweep["anchors"] = {"matmul": anchor * math.exp(rng.gauss(0, noise / 2))}
                 for record in (sweep, *_cells(sweep, module, dtypes, levels, noise, rng, when, memory_limit)):
                     file.write(json.dumps(record) + "\n")
@@ -113,7 +117,9 @@ def write(
     return paths
 
 
-def _sweep(module: str, hash_: str, commit: Commit, machine: str, when: datetime, memory_limit: int) -> dict[str, Any]:
+def _sweep(
+    module: str, hash_: str, commit: Commit, machine: str, when: datetime, memory_limit: int, env: str
+) -> dict[str, Any]:
     return {
         "schema": 1,
         "record": "sweep",
@@ -126,9 +132,9 @@ def _sweep(module: str, hash_: str, commit: Commit, machine: str, when: datetime
         "instrument": "generated",
         "dirty": {"impls": False, "benchmarks": False},
         "machine": machine,
-        "env_name": ENV,
+        "env_name": env,
         "python": "3.11.7",
-        "torch": "2.13.0+cpu",
+        "torch": env.rpartition("torch")[2] + "+cpu",
         "packages": {"jaxtyping": "0.3.11"},
         "device": "cpu",
         "device_name": "Generated, not measured",

@@ -10,23 +10,26 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import math
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dashboard import asv_files
 from dashboard.findings import Finding, Findings
-from dashboard.naming import AXES, number, point, size
+from dashboard.journals import SWEEP_COLUMNS, Found, Journals
 from dashboard.statistics import spread
 
-SCHEMA = 1
 EAGER = "eager"
+Rows = npt.NDArray[np.integer[Any]]
 
 # name: (dtype, meaning). Text that is unknown is "", a number that is unknown NaN, a list that is unknown [].
 COLUMNS: dict[str, tuple[str, str]] = {
@@ -89,13 +92,21 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "state": ("object", "dict: the machine before and after"),
     "source": ("str", "journal or asv"),
 }
-SWEEP_COLUMNS = (
-    "machine", "env", "commit", "commit_date", "subject", "dirty", "sweep", "module", "started", "instrument", "python",
-    "torch", "packages", "device", "device_name", "threads", "float32_matmul_precision", "memory_limit", "effort",
-    "operations", "selection", "anchors",
+PLACE_COLUMNS = (
+    "machine", "env", "commit", "commit_date", "subject", "dirty", "sweep", "threads", "device", "effort",
 )  # fmt: skip
+PROBLEM_COLUMNS = (
+    "module", "series", "params", "size", "direction", "backend", "dtype", "operation", "level", "mask", "S", "R", "T",
+    "N_head", "c", "B", "blocks", "scores", "flops", "point",
+)  # fmt: skip
+FOUND_COLUMNS = (
+    "time", "status", "reason", "samples", "compile_seconds", "bytes", "predicted_bytes", "error", "errors", "kernels",
+    "disturbed", "disturbances", "state",
+)  # fmt: skip
+COMPARED_COLUMNS = ("speedup", "speedup_low", "speedup_high", "standing")
+SPREAD_COLUMNS = ("seconds", "seconds_low", "seconds_high", "seconds_q25", "seconds_q75")
 VIEW = ["machine", "env", "threads"]  # one place where measurements may be compared
-IDENTITY = [*VIEW, "commit", "dirty", "module", "series", "params", "direction"]
+COMPARABLE = [*VIEW, "commit", "dirty", "module", "series", "point"]  # cells that share these differ in backend alone
 
 
 class HistoryWarning(UserWarning):
@@ -130,227 +141,112 @@ def load(results: Path | str = "results") -> History:
         raise FileNotFoundError(
             f"no folder {results}: run `make bench` to measure this machine, or name another with --results"
         )
-    findings = Findings()
-    sweeps: list[dict[str, Any]] = []
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for path in sorted(results.glob("*/journal/*")):
-        if path.suffix != ".jsonl":
-            findings.add(path, "not a journal (expected <commit8>-<env>.jsonl)", "move it out of the results folder")
-            continue
-        for row in _journal(path, findings, sweeps):
-            _keep_latest(rows, row)
-    cells = _frame([*rows.values(), *_beyond_journals(asv_files.rows(results, findings), rows.values())])
-    cells = _with_standing(_with_speedup(cells))
-    return History(cells, pd.DataFrame(sweeps, columns=list(SWEEP_COLUMNS)), findings.all())
-
-
-def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in IDENTITY)
-
-
-def _beyond_journals(
-    of_asv: Iterable[dict[str, Any]], in_journals: Collection[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    """The rows of asv's files that say more than the journals.
-
-    Of a commit with a journal that is a number the journal lacks: an empty cell was not selected there. asv keeps no
-    thread count; it is the journals', where all of that machine and environment agree.
-    """
-    known = {_as_asv_names_it(row) for row in in_journals}
-    commits = {_as_asv_names_it(row)[:3] for row in in_journals}
-    threads: dict[tuple[Any, ...], set[Any]] = {}
-    for row in in_journals:
-        threads.setdefault((row["machine"], row["env"]), set()).add(row["threads"])
-    for row in of_asv:
-        name = _as_asv_names_it(row)
-        if name in known or (name[:3] in commits and row["status"] != "ok"):
-            continue
-        counts = threads.get((row["machine"], row["env"]), set())
-        yield row | {"threads": next(iter(counts)) if len(counts) == 1 else None}
-
-
-def _as_asv_names_it(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("machine", "env", "commit", "module", "series", "params", "direction"))
-
-
-def _keep_latest(rows: dict[tuple[Any, ...], dict[str, Any]], row: dict[str, Any]) -> None:
-    known = rows.get(_identity(row))
-    if known is None or (row["time"] or "") >= (known["time"] or ""):
-        if known is not None and row["status"] == "not_run":
-            return
-        rows[_identity(row)] = row
-
-
-def _journal(path: Path, findings: Findings, sweeps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows of one journal; its sweeps are added to ``sweeps``."""
-    own: dict[str, dict[str, Any]] = {}
-    for line, record in _records(path, findings):
-        if record.get("schema") != SCHEMA:
-            findings.add(
-                path,
-                f"schema {record.get('schema')!r}; this dashboard reads schema {SCHEMA}",
-                "update AxialBench, or move the file out of the results folder",
-                line,
-            )
-            continue
-        try:
-            if record["record"] == "sweep":
-                own[record["sweep"]] = sweep = _sweep(path, record)
-                sweeps.append(sweep)
-            elif record["record"] == "cell":
-                if record["sweep"] not in own:
-                    findings.add(path, "a cell whose sweep is not described before it", _TORN, line)
-                yield _cell(own.get(record["sweep"], _sweep(path, {"sweep": record["sweep"]})), record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            findings.add(path, f"a record that does not follow the schema ({_what(error)})", _TORN, line)
-
-
-_TORN = "measure that cell again, or delete the line; every other line is read"
-
-
-def _what(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)[:200]
-
-
-def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        findings.add(path, f"cannot be read: {error.strerror}", "check that it is a readable file")
-        return
-    for at, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            if not isinstance(record, dict):
-                raise ValueError
-        except ValueError:
-            if at == len(lines):
-                findings.add(path, "the last line is torn: the sweep was stopped while writing it", _RESUME, at)
+    findings, journals = Findings(), Journals()
+    with _no_collection():
+        for path in sorted(results.glob("*/journal/*")):
+            if path.suffix == ".jsonl":
+                journals.read(path, findings)
             else:
-                findings.add(path, "not JSON: torn when a sweep was stopped, or edited", _TORN, at)
-            continue
-        yield at, record
+                way_out = "move it out of the results folder"
+                findings.add(path, "not a journal (expected <commit8>-<env>.jsonl)", way_out)
+        cells = _of_journals(journals)
+        of_asv = list(asv_files.rows(results, findings, journals.cells()))
+        if of_asv:
+            cells = pd.concat([cells, _with_threads(_table(of_asv, COLUMNS), cells)])
+        cells = cells.sort_values("commit_date", kind="stable", na_position="first", ignore_index=True)
+        sweeps = pd.DataFrame(journals.sweeps, columns=list(SWEEP_COLUMNS))
+        return History(_compared(cells), sweeps, findings.all())
 
 
-_RESUME = "run the sweep again: it measures only what is missing"
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without looking for garbage among the millions of lists that are kept: a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
-def _sweep(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    commit8, _, env = path.stem.partition("-")
-    dirty = record.get("dirty")
-    known = {name: record.get(name) for name in SWEEP_COLUMNS}
-    return known | {
-        "machine": path.parent.parent.name,
-        "env": _text(record.get("env_name")) or env,
-        "commit": _text(record.get("commit")) or commit8,
-        "subject": _text(record.get("subject")),
-        "dirty": any(dirty.values()) if isinstance(dirty, dict) else bool(dirty),
-    }
+def _of_journals(journals: Journals) -> pd.DataFrame:
+    """The cells of the journals, with COLUMNS and their dtypes."""
+    places = _table(journals.places, PLACE_COLUMNS).take(journals.place_of)
+    problems = _table(journals.problems, PROBLEM_COLUMNS).take(journals.problem_of)
+    found: dict[str, Any] = {name: [getattr(x, name) for x in journals.found] for name in FOUND_COLUMNS}
+    found |= _timing(journals.found) | {"source": ["journal"] * len(journals.found)}
+    columns = {name: column.array for table in (places, problems) for name, column in table.items()}
+    columns |= {name: _column(name, values).array for name, values in found.items()}
+    return pd.DataFrame(columns | dict.fromkeys(COMPARED_COLUMNS, math.nan), columns=list(COLUMNS))
 
 
-def _cell(sweep: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    params, problem, seconds = dict(record["params"]), dict(record["problem"]), record.get("seconds") or {}
-    samples = [float(sample) for sample in seconds.get("samples", []) if number(sample) is not None]
-    rounds = seconds.get("rounds") or []
-    backend, dtype = _text(params.get("backend")), _text(params.get("dtype"))
-    row = {name: sweep[name] for name in ("machine", "env", "commit", "commit_date", "subject", "dirty", "sweep")}
-    row |= {
-        "time": record.get("time"),
-        "threads": number(sweep["threads"]),
-        "device": _text(sweep["device"]),
-        "effort": _text(sweep["effort"]),
-        "module": _text(record["module"]),
-        "series": _text(record["series"]),
-        "params": json.dumps(params, allow_nan=False),
-        "size": size(params),
-        "direction": _text(record["direction"]),
-        "backend": backend,
-        "dtype": dtype,
-        "operation": _text(problem["operation"]),
-        "level": _text(problem.get("level")),
-        "mask": _text(problem.get("mask")),
-        "point": point(problem, dtype, _text(record["direction"])),
-        "status": _text(record["status"]),
-        "reason": _text(record.get("reason")),
-        "n": len(samples),
-        "rounds": len(set(rounds)),
-        "samples": samples,
-        "errors": record.get("errors") or {},
-        "kernels": [_text(kernel) for kernel in record.get("kernels") or []],
-        "disturbed": bool(record.get("disturbed")),
-        "disturbances": [_text(what) for what in record.get("disturbances") or []],
-        "state": record.get("state") or {},
-        "source": "journal",
-    }
-    row |= {axis: number(problem.get(axis)) for axis in (*AXES, "scores", "flops")}
-    row |= {name: number(record.get(name)) for name in ("compile_seconds", "bytes", "predicted_bytes", "error")}
-    return row | timing(samples, rounds)
-
-
-def timing(samples: list[float], rounds: list[int]) -> dict[str, float]:
-    """The columns that describe how long a call takes; empty without samples."""
-    if not samples:
-        return {}
-    found = spread(samples, rounds)
+def _timing(found: Sequence[Found]) -> dict[str, Any]:
+    """The columns that describe how long a call takes; those that were timed alike are described together."""
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for at, cell in enumerate(found):
+        alike.setdefault((len(cell.samples), cell.rounds), []).append(at)
+    columns = {name: np.full(len(found), math.nan) for name in SPREAD_COLUMNS}
+    for (n, rounds), rows in alike.items():
+        if n:
+            described = spread([found[row].samples for row in rows], rounds)
+            for name, values in zip(SPREAD_COLUMNS, described, strict=True):
+                columns[name][rows] = values
     return {
-        "seconds": found.median,
-        "seconds_low": found.low,
-        "seconds_high": found.high,
-        "seconds_q25": found.q25,
-        "seconds_q75": found.q75,
+        **columns,
+        "n": [len(cell.samples) for cell in found],
+        "rounds": [len(set(cell.rounds)) for cell in found],
     }
 
 
-def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a DataFrame with COLUMNS and their dtypes, by commit date."""
-    rows = list(rows)
-    columns: dict[str, pd.Series] = {}
-    for name, (dtype, _) in COLUMNS.items():
-        values = [row.get(name) for row in rows]
-        if dtype.startswith("datetime"):
-            moments = pd.Series(values, dtype="object")
-            columns[name] = pd.to_datetime(moments, utc=True, errors="coerce", format="ISO8601").dt.as_unit("us")
-        elif dtype == "float64":
-            columns[name] = pd.Series([math.nan if value is None else value for value in values], dtype="float64")
-        else:
-            columns[name] = pd.Series(values, dtype="object").astype(dtype)  # type: ignore[call-overload]
-    cells = pd.DataFrame(columns)
-    return cells.sort_values("commit_date", kind="stable", na_position="first", ignore_index=True)
+def _with_threads(of_asv: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """``of_asv`` with the thread count, which asv does not keep: the one of all ``cells`` of that environment."""
+    counts = cells[VIEW].drop_duplicates()
+    agreed = counts[~counts.duplicated(VIEW[:2], keep=False)]
+    return of_asv.assign(threads=of_asv[VIEW[:2]].merge(agreed, how="left")["threads"])
 
 
-COMPARABLE = [*VIEW, "commit", "dirty", "module", "series", "point"]  # cells that share these differ in backend alone
+def _table(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> pd.DataFrame:
+    """Rows as a DataFrame with the columns ``names`` and their dtypes."""
+    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in names})
 
 
-def _with_speedup(cells: pd.DataFrame) -> pd.DataFrame:
-    """``cells`` with the time of plain eager attention on the same problem over each one's own."""
-    ok = cells["status"] == "ok"
-    eager = cells[ok & (cells["backend"] == EAGER)].drop_duplicates(COMPARABLE).set_index(COMPARABLE)
-    if eager.empty:
-        return cells
-    of_eager = eager.reindex(pd.MultiIndex.from_frame(cells[COMPARABLE]))
-    ratios = {
-        "speedup": of_eager["seconds"].to_numpy() / cells["seconds"],
-        "speedup_low": of_eager["seconds_low"].to_numpy() / cells["seconds_high"],
-        "speedup_high": of_eager["seconds_high"].to_numpy() / cells["seconds_low"],
-    }
-    itself = ok & (cells["backend"] == EAGER)
-    return cells.assign(**{name: ratio.where(ok).mask(itself, 1.0) for name, ratio in ratios.items()})
+def _column(name: str, values: Sequence[Any]) -> pd.Series:
+    """A column with its dtype of COLUMNS."""
+    dtype, _ = COLUMNS[name]
+    if dtype.startswith("datetime"):
+        moments = pd.Series(values, dtype="object")
+        return pd.to_datetime(moments, utc=True, errors="coerce", format="ISO8601").dt.as_unit("us")
+    if dtype == "float64":
+        return pd.Series([math.nan if value is None else value for value in values], dtype="float64")
+    return pd.Series(values, dtype="object").astype(dtype)  # type: ignore[call-overload]
 
 
-def _with_standing(cells: pd.DataFrame) -> pd.DataFrame:
-    """``cells`` with the fastest of each problem marked, and those that are level with it."""
-    timed = cells[(cells["status"] == "ok") & cells["seconds"].notna()]
-    groups = timed.groupby(COMPARABLE, sort=False, dropna=False)["seconds"]
-    fastest = timed.loc[groups.idxmin()].set_index(COMPARABLE)["seconds_high"]
-    reach = fastest.reindex(pd.MultiIndex.from_frame(timed[COMPARABLE])).to_numpy()
-    level = timed.index[timed["seconds_low"] <= reach]
-    standing = pd.Series("", index=cells.index, dtype="str")
-    standing[level] = "level"
-    standing[groups.idxmin()] = "fastest"
-    return cells.assign(standing=standing)
+def _compared(cells: pd.DataFrame) -> pd.DataFrame:
+    """``cells`` with what they are beside those that differ in backend alone.
+
+    That is the time of plain eager attention over each one's own, the fastest, and what is level with it.
+    """
+    group = cells.groupby(COMPARABLE, sort=False, dropna=False).ngroup().to_numpy()
+    ok = (cells["status"] == "ok").to_numpy()
+    low, seconds, high = (cells[name].to_numpy() for name in ("seconds_low", "seconds", "seconds_high"))
+    eager = ok & (cells["backend"] == EAGER).to_numpy()
+    of_eager = _first(group, np.flatnonzero(eager))
+    ratios = {"speedup": (seconds, seconds), "speedup_low": (low, high), "speedup_high": (high, low)}
+    for name, (eagers, own) in ratios.items():
+        ratio = np.where(ok & (of_eager >= 0), eagers[of_eager] / own, math.nan)
+        cells[name] = np.where(eager, 1.0, ratio)
+    timed = np.flatnonzero(ok & ~np.isnan(seconds))
+    fastest = _first(group, timed[np.argsort(seconds[timed], kind="stable")])
+    standing = np.full(len(cells), "", dtype=object)
+    standing[timed[low[timed] <= high[fastest[timed]]]] = "level"
+    standing[fastest[timed]] = "fastest"
+    cells["standing"] = pd.Series(standing, index=cells.index, dtype="str")
+    return cells
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
+def _first(group: Rows, rows: Rows) -> Rows:
+    """For every row its group's first among ``rows``; -1 where there is none."""
+    first = np.full(group.max(initial=-1) + 1, -1)
+    first[group[rows[::-1]]] = rows[::-1]
+    return first[group]

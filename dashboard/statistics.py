@@ -1,48 +1,54 @@
-"""Medians, quartiles and the interval of a median, for a handful of samples. Plain Python: lists are short."""
+"""Medians, quartiles and the interval of a median, for a handful of samples: one handful, or a million of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.float64]
 
 
 class Spread(NamedTuple):
     """Where samples lie; all in the samples' unit. ``low`` to ``high`` is the interval of the median."""
 
-    median: float
-    low: float
-    high: float
-    q25: float
-    q75: float
+    median: Any
+    low: Any
+    high: Any
+    q25: Any
+    q75: Any
 
 
-def spread(samples: Sequence[float], rounds: Sequence[int] = ()) -> Spread:
-    """Median, its interval and the quartiles of ``samples``; ``rounds`` says in which round each was taken.
+def spread(samples: npt.ArrayLike, rounds: Sequence[int] = ()) -> Spread:
+    """Median, its interval and the quartiles of ``samples (*, n)``; ``rounds`` says in which round each was taken.
 
     The interval is the distribution-free 95 % interval of a median (order statistics), widened until it holds the
     median of every round: samples of one round are not independent, so that the order statistics alone claim too much.
     With fewer than six samples it is their whole range.
     """
-    ordered = sorted(samples)
-    rank = _rank(len(ordered))
-    low, high = ordered[rank], ordered[-1 - rank]
-    if len(rounds) == len(samples):
-        by_round: dict[int, list[float]] = {}
-        for sample, number in zip(samples, rounds, strict=True):
-            by_round.setdefault(number, []).append(sample)
-        medians = [quantile(sorted(taken), 0.5) for taken in by_round.values()]
-        low, high = min(low, *medians), max(high, *medians)
+    values = np.asarray(samples, dtype=float)
+    ordered = np.sort(values, axis=-1)
+    n = ordered.shape[-1]
+    low, high = ordered[..., _rank(n)], ordered[..., n - 1 - _rank(n)]
+    if len(rounds) == n:
+        for number in dict.fromkeys(rounds):
+            of_round = np.flatnonzero(np.asarray(rounds) == number)
+            median = quantile(np.sort(values[..., of_round], axis=-1), 0.5)
+            low, high = np.minimum(low, median), np.maximum(high, median)
     return Spread(quantile(ordered, 0.5), low, high, quantile(ordered, 0.25), quantile(ordered, 0.75))
 
 
-def quantile(ordered: Sequence[float], p: float) -> float:
-    """The ``p`` quantile of sorted values, interpolated linearly."""
-    at = p * (len(ordered) - 1)
+def quantile(ordered: Numbers, p: float) -> Any:
+    """The ``p`` quantile of sorted values along the last axis, interpolated linearly."""
+    n = ordered.shape[-1]
+    at = p * (n - 1)
     below = int(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+    above = min(below + 1, n - 1)
+    return ordered[..., below] + (ordered[..., above] - ordered[..., below]) * (at - below)
 
 
 @cache

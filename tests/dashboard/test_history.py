@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import statistics
 from collections.abc import Callable
@@ -162,6 +163,40 @@ def test_dirty_measurements_stand_apart(journal: Path) -> None:
     cells = history.load(journal.parents[2]).cells
     assert len(cells) == 8
     assert cells.groupby("dirty")["speedup"].max().to_dict() == pytest.approx({False: 3.0, True: 3.0})
+
+
+def test_environments_are_series_apart_that_can_be_put_side_by_side(tmp_path: Path) -> None:
+    """The same commits under two versions of torch: no cell replaces another's, none is compared across."""
+    older, newer = (f"virtualenv-py3.11-torch{version}" for version in ("2.13.0", "2.14.1"))
+    demo.write(tmp_path, demo.COMMITS[:2], modules=["template"], env=older)
+    alone = history.load(tmp_path).cells
+    demo.write(tmp_path, demo.COMMITS[:2], modules=["template"], env=newer)
+    for path in (tmp_path / "generated" / "journal").glob(f"*{newer}.jsonl"):
+        faster = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in faster:
+            if record.get("seconds"):
+                record["seconds"]["samples"] = [x / 10 for x in record["seconds"]["samples"]]
+        path.write_text("".join(json.dumps(record) + "\n" for record in faster))
+    read = history.load(tmp_path)
+    assert set(read.sweeps["torch"]) == {"2.13.0+cpu", "2.14.1+cpu"}
+    of_older = read.cells[read.cells["env"] == older].reset_index(drop=True)
+    pd.testing.assert_frame_equal(of_older, alone)
+    side_by_side = read.cells[read.cells["status"] == "ok"].pivot_table(
+        "seconds", ["module", "series", "params", "direction"], "env", aggfunc="median"
+    )
+    assert (side_by_side[newer] / side_by_side[older]).median() == pytest.approx(0.1)
+
+
+def test_a_line_of_other_types_says_the_same(tmp_path: Path) -> None:
+    """What one strict reader takes, and what the lenient one takes word by word, are the same table."""
+    demo.write(tmp_path, demo.COMMITS[:1], modules=["template", "depth"])
+    (journal,) = (tmp_path / "generated" / "journal").iterdir()
+    strict = history.load(tmp_path).cells
+    change(journal, lambda record: record | {"compile_seconds": record.get("compile_seconds") or math.nan})
+    lenient = history.load(tmp_path)
+    assert "NaN" in journal.read_text()
+    assert lenient.findings == ()
+    pd.testing.assert_frame_equal(lenient.cells, strict)
 
 
 def test_cells_without_their_sweep_are_kept_under_the_files_name(journal: Path) -> None:

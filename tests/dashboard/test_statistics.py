@@ -41,3 +41,12 @@ def test_rounds_that_disagree_widen_the_interval() -> None:
     assert spread(samples).high < 2.0
     assert spread(samples, rounds).high == 2.01
     assert spread(samples, rounds).low <= 1.01
+
+
+def test_many_at_once_are_each_described_as_alone() -> None:
+    rng = random.Random(4)
+    many = [[rng.expovariate(1.0) for _ in range(20)] for _ in range(50)]
+    rounds = [i // 5 for i in range(20)]
+    together = spread(many, rounds)
+    for i, samples in enumerate(many):
+        assert tuple(column[i] for column in together) == tuple(spread(samples, rounds))
