@@ -24,6 +24,11 @@ class Samples:
     seconds: list[float]
     host: list[float] | None = None
 
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the host needed at least as long to launch a call as the device to do it: then that was measured."""
+        return self.host is not None and statistics.median(self.host) >= statistics.median(self.seconds)
+
 
 class HostClock:
     """``time.perf_counter`` around each call."""

@@ -13,7 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "jaxtyping", "numpy", "triton", "flash-attn", "flash-attn-4", "xformers")
+from benchmarks.instrument import gpu
+
+PACKAGES = (
+    "torch", "jaxtyping", "numpy", "triton", "flash-attn", "flash-attn-3", "flash-attn-4", "xformers", "trifast",
+    "cuequivariance-torch", "cuequivariance-ops-torch-cu12", "cuequivariance-ops-torch-cu13", "deepspeed",
+)  # fmt: skip
 """Packages that backends use, whose versions are recorded."""
 
 STEAL = 0.02
@@ -114,7 +119,7 @@ def state(workers: list[int], device: str) -> State:
         "mhz": round(sum(mhz) / len(mhz), 1) if mhz else None,
     }
     if device == "cuda":
-        readings |= gpu()
+        readings |= gpu.reading()
     return State(busy, stolen, total, sum(_own_ticks(pid) for pid in (os.getpid(), *workers)), readings)
 
 
@@ -130,33 +135,8 @@ def between(before: State, after: State) -> tuple[dict[str, Any], list[str]]:
             disturbances.append(f"the hypervisor took {steal:.0%} of the CPUs' time")
         if others > OTHERS:
             disturbances.append(f"other processes took {others:.0%} of the CPUs' time")
-    throttle = after.readings.get("throttle")
-    if throttle not in (None, "", "0x0000000000000000", "0x0000000000000001"):
-        disturbances.append(f"the GPU reports throttling ({throttle})")
+    disturbances += gpu.held_down(before.readings, after.readings)
     return {"before": before.readings, "after": after.readings | {"steal": steal, "others": others}}, disturbances
-
-
-def gpu() -> dict[str, Any]:
-    """Clock, temperature, power and throttle reasons of the GPU, None where ``nvidia-smi`` does not say."""
-    import subprocess
-
-    fields = {"sm_mhz": "clocks.sm", "celsius": "temperature.gpu", "watts": "power.draw",
-              "throttle": "clocks_throttle_reasons.active"}  # fmt: skip
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
-    command = ["nvidia-smi", *(["-i", first] if first else []), f"--query-gpu={','.join(fields.values())}",
-               "--format=csv,noheader,nounits"]  # fmt: skip
-    try:
-        rows = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(fields)
-    values = [value.strip() for value in rows[0].split(",")]
-    return {name: value if name == "throttle" else _number(value) for name, value in zip(fields, values, strict=True)}
-
-
-def _number(text: str) -> float | None:
-    with suppress(ValueError):
-        return float(text)
-    return None
 
 
 def _text(path: str) -> str:

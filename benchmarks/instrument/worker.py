@@ -191,14 +191,35 @@ class Worker:
         except (MemoryError, torch.OutOfMemoryError) as error:
             return {"failed": "oom", "reason": first_line(error)}
         except Exception as error:
+            if lost(self.device):
+                print(f"{type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
+                os._exit(LOST)
             oom = "allocate memory" in str(error)
             return {"failed": "oom" if oom else "crashed", "reason": f"{type(error).__name__}: {first_line(error)}"}
 
 
-def stopwatch(call: Callable[[], T], device: str) -> tuple[float, T]:
-    """Seconds of one call by the host's clock, until the device is done; and its result."""
+LOST = 70
+"""Exit status of a worker whose GPU computes no more."""
+
+
+def lost(device: str) -> bool:
+    """Whether the device computes no more, as after an illegal memory access: only a new process gets it back."""
     import torch
 
+    if device == "cuda":
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return True
+    return False
+
+
+def stopwatch(call: Callable[[], T], device: str) -> tuple[float, T]:
+    """Seconds of one call by the host's clock, from an idle device until it is done; and its result."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
     start = time.perf_counter()
     result = call()
     if device == "cuda":

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks.instrument import gpu
+
 PROGRAM = Path(__file__).with_name("worker.py")
 START = 120.0
 """Seconds a worker may take to start: it imports torch, on a machine that may be busy."""
@@ -36,7 +38,7 @@ class WorkerProcess:
 
     def __init__(self, settings: dict[str, Any], environ: dict[str, str], python: str = sys.executable) -> None:
         self.settings = settings
-        self.environ = environ
+        self.environ = gpu.ORDER | environ
         self.python = python
         self.process: subprocess.Popen[bytes] | None = None
         self.complaints: IO[bytes] | None = None
