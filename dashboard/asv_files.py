@@ -91,9 +91,11 @@ def _rows_of_file(path: Path, names: dict[str, list[str]], journals: Journals) -
             continue
         entry = dict(zip(stored["result_columns"], values, strict=False))
         combinations = _combinations(tuple(names[name]), tuple(map(tuple, entry["params"])))
-        for at, (params, text) in enumerate(combinations):
+        numbers = (at for at, value in enumerate(entry["result"] or ()) if _is_number(value))
+        for at in range(len(combinations)) if known is None else numbers:
+            params, text = combinations[at]
             key = (match["module"], match["series"], text, match["direction"])
-            if known is not None and (key in known or (key not in cells and not _is_number(_at(entry["result"], at)))):
+            if known is not None and key in known:
                 continue
             if key not in cells:
                 cells[key] = commit | _described(*key, params)
