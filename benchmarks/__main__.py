@@ -1,5 +1,5 @@
 """``python -m benchmarks``: ``run`` measures through ``asv run``, with a progress line; ``compare`` holds two revisions
-against each other in pairs; ``rebuild`` rewrites asv's files."""
+against each other in pairs; ``frontier`` predicts the largest sizes that fit; ``rebuild`` rewrites asv's files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks import axes
 from benchmarks.compare import command as compare
 from benchmarks.compare import kernel
+from benchmarks.frontier import command as frontier
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.cells import Cell, beside, left_out
 from benchmarks.instrument.effort import EFFORTS
@@ -49,6 +50,7 @@ def main() -> int:
     kernel.add_arguments(run)
     comparing = commands.add_parser("compare", help="two revisions, or two backends, measured in pairs")
     compare.add_arguments(comparing)
+    frontier.add_arguments(commands.add_parser("frontier", help="the largest sizes that fit a given memory, predicted"))
     commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
     given = parser.parse_args()
     if given.command == "rebuild":
@@ -57,6 +59,8 @@ def main() -> int:
         return 0
     if given.command == "compare":
         return compare.main(given)
+    if given.command == "frontier":
+        return frontier.main(given)
     if given.backend:
         return kernel.main(given)
     return measure(given.effort, given.machine, given.commits)

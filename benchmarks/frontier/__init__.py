@@ -1,0 +1,1 @@
+"""The memory frontier: the largest sizes that fit a given memory, predicted without allocating anything."""
