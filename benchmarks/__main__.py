@@ -125,9 +125,9 @@ def patterns(chosen: list[Cell], cells: list[Cell]) -> list[str]:
         by_backends: dict[str, set[str]] = {}
         for place, backends in by_place.items():
             by_backends.setdefault("|".join(backends), set()).add(place)
-        for backends, of_them in by_backends.items():
+        for names, of_them in by_backends.items():
             where = ".*" if of_them == places[series] else f"({'|'.join(sorted(of_them))})"
-            found.append(rf"^{series}\.\w+\({where}, ({backends})\)$")
+            found.append(rf"^{series}\.\w+\({where}, ({names})\)$")
     return found
 
 

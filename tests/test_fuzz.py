@@ -22,21 +22,13 @@ from impls.interface import Backend
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-OPEN = pytest.mark.xfail(
-    reason="chunked adds the c products of a logit to its bias one by one: c roundings"
-)
 FINDS = (
     # The answer to compare with rounds in float64 as well: two right answers, further apart than one budget.
     ("sdpa_flash", "kind=values batch=3 H=2 Q=2 K=2 c=16 dtype=float64 quirks=high seed=1892836218"),
     ("sdpa_math", "kind=values batch=3 H=3 Q=16 K=2 c=16 dtype=float64 quirks=high+expanded seed=1886051979"),
-    pytest.param(
-        "chunked", "kind=values batch= H=2 Q=11 K=2 c=64 bias_shape=1x11x2 quirks=offset+strided seed=311874854",
-        marks=OPEN,
-    ),
-    pytest.param(
-        "chunked", "kind=values batch= H=2 Q=4 K=28 c=30 bias_shape=2x4x1 dtype=float64 grad=v quirks=offset seed=9",
-        marks=OPEN,
-    ),
+    # The products of a logit added to its bias one by one: each rounds as the large bias does.
+    ("chunked", "kind=values batch= H=2 Q=11 K=2 c=64 bias_shape=1x11x2 quirks=offset+strided seed=311874854"),
+    ("chunked", "kind=values batch= H=2 Q=4 K=28 c=30 bias_shape=2x4x1 dtype=float64 grad=v quirks=offset seed=9"),
 )  # fmt: skip
 """What runs of the fuzzer found: a backend, and the smallest problem on which it was rejected."""
 

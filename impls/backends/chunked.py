@@ -24,6 +24,7 @@ from impls.masks import hide, on_keys
 
 LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # on CPUs 4 MB of float32, which stay in cache; GPUs want more work
 FEWEST_QUERIES = 256
+BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 LOG2_E = math.log2(math.e)
 ALL = slice(None)
 
@@ -146,22 +147,24 @@ class Logits:
     """Computes the logits of a tile, q k^T / sqrt(c) + bias where the mask allows, else -inf, into ``scratch``."""
 
     def __init__(self, bias: Tensor | None, mask: Tensor | None, scratch: Tensor) -> None:
-        hidden = None if mask is None else on_keys(scratch.new_zeros(mask.shape).masked_fill(~mask, -torch.inf))
-        self.terms = [x for x in (bias, hidden) if x is not None]
-        self.scratch = scratch
+        self.bias, self.scratch = bias, scratch
+        self.hidden = None if mask is None else on_keys(scratch.new_zeros(mask.shape).masked_fill(~mask, -torch.inf))
+        kept = None if mask is None or bias is None else -mask.to(BITS[scratch.dtype])  # bits all 1, or all 0
+        self.kept = None if kept is None else on_keys(kept)
 
     def __call__(
         self, q: Float[Tensor, "NH i c"], k: Float[Tensor, "NH j c"], n: slice, i: slice, j: slice
     ) -> Float[Tensor, "NH i j"]:
         shape = (*q.shape[:2], k.shape[1])
-        s = self.scratch[: math.prod(shape)].view(shape)
+        s = torch.bmm(q * q.shape[-1] ** -0.5, k.mT, out=self.scratch[: math.prod(shape)].view(shape))
         by_entry = s.unflatten(0, (n.stop - n.start, -1))
-        terms = [meeting(x, n, ALL, i, j).expand_as(by_entry) for x in self.terms]
-        if len(terms) == 1:
-            by_entry.copy_(terms[0])
-        if len(terms) == 2:
-            torch.add(*terms, out=by_entry)
-        return s.baddbmm_(q, k.mT, beta=len(terms) > 0, alpha=q.shape[-1] ** -0.5)
+        if self.bias is not None:  # added last: beside a large bias the products would lose their digits one by one
+            by_entry.add_(meeting(self.bias, n, ALL, i, j))
+        if self.kept is not None:  # to -inf added, a NaN in the bias of a masked key would stay one
+            by_entry.view(self.kept.dtype).bitwise_and_(meeting(self.kept, n, ALL, i, j))
+        if self.hidden is not None:
+            by_entry.add_(meeting(self.hidden, n, ALL, i, j))
+        return s
 
 
 def parts(x: Tensor, axis: int, size: int) -> list[slice]:
