@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 HALF = ("bfloat16", "float16")
 ALL = cases()
-GARBAGE_IN_A_BIAS_SHOWS = ("chunked", "trifast", "cuequivariance", "deepspeed_evo")
+GARBAGE_IN_A_BIAS_SHOWS = ("trifast", "cuequivariance", "deepspeed_evo")
 FAST = [name for name in impls.names() if not impls.get(name).traits.compiles]
 SPANS = list(product((False, True), repeat=4))
 """Whether a bias spans the batch, S, the heads and the queries, or is broadcast along them."""
