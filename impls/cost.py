@@ -67,15 +67,23 @@ def least_bytes_moved(problem: Problem | CoreProblem) -> int:
     When training, these once more (the backward pass needs them), the cotangent, and each gradient.
     """
     core = _core(problem)
-    size, batch, heads_kv = BYTES[core.dtype], math.prod(core.batch), core.H_kv or core.H
-    q = batch * core.H * core.Q * core.c * size
-    kv = 2 * batch * heads_kv * core.K * core.c * size
+    o, kv, bias = _tensor_bytes(core)
+    forward = o + kv + bias + core.mask * math.prod(core.batch) * core.K + o
+    return 2 * forward + output_bytes(core) if core.training else forward
+
+
+def output_bytes(problem: Problem | CoreProblem) -> int:
+    """Bytes of what the core returns, and so allocates: o and, when training, the gradients of q, k, v and bias."""
+    core = _core(problem)
+    o, kv, bias = _tensor_bytes(core)
+    return o + o + kv + core.bias_grad * bias if core.training else o
+
+
+def _tensor_bytes(core: CoreProblem) -> tuple[int, int, int]:
+    """Bytes of q (o is as large), of k and v together, and of the bias."""
+    size, batch = BYTES[core.dtype], math.prod(core.batch)
     bias = 0 if core.bias_shape is None else math.prod(core.bias_shape) * BYTES[core.bias_dtype or core.dtype]
-    mask = core.mask * batch * core.K
-    forward = q + kv + bias + mask + q
-    if not core.training:
-        return forward
-    return forward + (forward + q) + (q + kv + core.bias_grad * bias)
+    return batch * core.H * core.Q * core.c * size, 2 * batch * (core.H_kv or core.H) * core.K * core.c * size, bias
 
 
 def module_flops(problem: Problem) -> int:

@@ -157,3 +157,10 @@ def test_least_bytes_moved_is_what_the_tensors_hold() -> None:
 def test_plain_arithmetic_needs_no_torch() -> None:
     code = "import sys; from impls import cost, zoo; cost.scores(zoo.ZOO['row.ft']); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_output_bytes_are_those_of_the_tensors() -> None:
+    """Row attention at S=3, R=5, 2 heads of 4: o has 3 x 2 x 5 x 4 numbers, as dq, dk and dv; dbias 2 x 5 x 5."""
+    problem = Problem(operation="msa_row", S=3, R=5, N_head=2, c=4)
+    assert cost.output_bytes(problem) == 4 * 120
+    assert cost.output_bytes(problem.with_(direction="training")) == 4 * (4 * 120 + 50)
