@@ -11,7 +11,7 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: compare-commits help setup bench site test fuzz lint types compare figures contracts clean
+.PHONY: compare-commits help setup bench site test fuzz lint types compare figures gpu-check contracts clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test     prove every backend against the float64 specification, and test the rest"
 	@echo "make fuzz     random problems over every backend for MINUTES=10; what fails is shrunk and printed"
 	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
+	@echo "make gpu-check  look a CUDA machine over in 8 minutes: backends, proof, instrument, speed (docs/gpu.md)"
 	@echo "make contracts  run every backend and write docs/backends.md: what each declares, and what was found"
 	@echo "make compare-commits BASE=main HEAD=.   two revisions measured against each other in pairs; fails on slower"
 	@echo "make site     rebuild the site from results/ without measuring"
@@ -62,6 +63,9 @@ fuzz: $(READY)
 compare: $(READY)
 	$(BIN)/python -m pytest tests/test_side_by_side.py --benchmark-only --benchmark-group-by=group \
 		--benchmark-columns=min,median,iqr,rounds --benchmark-sort=min $(PYTEST_ARGS)
+
+gpu-check: $(READY)
+	$(BIN)/python -m benchmarks gpu-check $(GPU_CHECK_ARGS)
 
 contracts: $(READY)
 	$(BIN)/python -m impls contracts --page docs/backends.md

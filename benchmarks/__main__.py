@@ -1,5 +1,6 @@
 """``python -m benchmarks``: ``run`` measures through ``asv run``, with a progress line; ``compare`` holds two revisions
-against each other in pairs; ``frontier`` predicts the largest sizes that fit; ``rebuild`` rewrites asv's files."""
+against each other in pairs; ``frontier`` predicts the largest sizes that fit; ``gpu-check`` looks a CUDA machine over;
+``rebuild`` rewrites asv's files."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from benchmarks import axes
 from benchmarks.compare import command as compare
 from benchmarks.compare import kernel
 from benchmarks.frontier import command as frontier
+from benchmarks.gpu_check import command as gpu_check
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.cells import Cell, beside, left_out
 from benchmarks.instrument.effort import EFFORTS
@@ -51,6 +53,7 @@ def main() -> int:
     comparing = commands.add_parser("compare", help="two revisions, or two backends, measured in pairs")
     compare.add_arguments(comparing)
     frontier.add_arguments(commands.add_parser("frontier", help="the largest sizes that fit a given memory, predicted"))
+    gpu_check.add_arguments(commands.add_parser("gpu-check", help="look a CUDA machine over, in 8 minutes"))
     commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
     given = parser.parse_args()
     if given.command == "rebuild":
@@ -61,6 +64,8 @@ def main() -> int:
         return compare.main(given)
     if given.command == "frontier":
         return frontier.main(given)
+    if given.command == "gpu-check":
+        return gpu_check.main(given)
     if given.backend:
         return kernel.main(given)
     return measure(given.effort, given.machine, given.commits)

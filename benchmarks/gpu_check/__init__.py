@@ -1,0 +1,1 @@
+"""A CUDA machine looked over in minutes: ``python -m benchmarks gpu-check``. ``command`` says in which parts."""
