@@ -11,7 +11,7 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: compare-commits help setup bench site test fuzz lint types compare figures gpu-check contracts clean
+.PHONY: bench-self compare-commits help setup bench site test fuzz lint types compare figures gpu-check contracts clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make gpu-check  look a CUDA machine over in 8 minutes: backends, proof, instrument, speed (docs/gpu.md)"
 	@echo "make contracts  run every backend and write docs/backends.md: what each declares, and what was found"
 	@echo "make compare-commits BASE=main HEAD=.   two revisions measured against each other in pairs; fails on slower"
+	@echo "make bench-self   where the time of our own measuring goes (EFFICIENCY_ARGS='--effort full --op triangle')"
 	@echo "make site     rebuild the site from results/ without measuring"
 	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
 
@@ -72,6 +73,9 @@ contracts: $(READY)
 
 compare-commits: $(READY)
 	$(BIN)/python -m benchmarks compare $(BASE) $(HEAD) $(COMPARE_ARGS)
+
+bench-self: $(READY)
+	$(BIN)/python -m benchmarks efficiency $(EFFICIENCY_ARGS)
 
 figures: $(READY)
 	$(BIN)/python -m dashboard figures

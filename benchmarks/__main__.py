@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import axes
+from benchmarks import axes, efficiency
 from benchmarks.compare import command as compare
 from benchmarks.compare import kernel
 from benchmarks.frontier import command as frontier
@@ -54,6 +54,9 @@ def main() -> int:
     compare.add_arguments(comparing)
     frontier.add_arguments(commands.add_parser("frontier", help="the largest sizes that fit a given memory, predicted"))
     gpu_check.add_arguments(commands.add_parser("gpu-check", help="look a CUDA machine over, in 8 minutes"))
+    efficiency.add_arguments(
+        commands.add_parser("efficiency", help="where a sweep's time goes; its numbers are not kept")
+    )
     commands.add_parser("rebuild", help="write asv's files of results anew from the journals")
     given = parser.parse_args()
     if given.command == "rebuild":
@@ -64,6 +67,8 @@ def main() -> int:
         return compare.main(given)
     if given.command == "frontier":
         return frontier.main(given)
+    if given.command == "efficiency":
+        return efficiency.main(given)
     if given.command == "gpu-check":
         return gpu_check.main(given)
     if given.backend:

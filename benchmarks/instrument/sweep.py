@@ -56,6 +56,7 @@ class Sweep:
         self.random = random.Random(self.id)
         self.readings: dict[str, dict[str, Any]] = {}
         self.timed = self.building = 0.0
+        self.orders: dict[str, float] = {}
 
     def measure(self, cells: list[Cell], selection: Selection) -> dict[str, dict[str, Any]]:
         """Measure ``cells``; by each cell's place, what asv's benchmarks return of it.
@@ -77,6 +78,8 @@ class Sweep:
             journal.append(self.origin.journal, {
                 "record": "done", "sweep": self.id, "finished": now().isoformat(timespec="seconds"),
                 "wall_seconds": round(time.monotonic() - self.started, 2), "timed_seconds": round(self.timed, 2),
+                "building_seconds": round(self.building, 2),
+                "orders": {order: round(seconds, 2) for order, seconds in self.orders.items()},
             })  # fmt: skip
             return self.readings
 
@@ -84,7 +87,7 @@ class Sweep:
         """Start the workers, make sure of what they measure, and write the sweep's record."""
         for worker in self.pool:
             worker.start()
-        said, *_ = [worker.ask({"do": "hello"}, self.effort.patience) for worker in self.pool]
+        said, *_ = [self.order(worker, {"do": "hello"}, self.effort.patience) for worker in self.pool]
         env_dir, found = self.origin.env_dir, said.pop("impls")
         if env_dir is not None and not is_under(found, str(env_dir)):
             raise WrongImplsError(f"the workers import {found}, which does not lie in asv's environment {env_dir}")
@@ -107,9 +110,18 @@ class Sweep:
             "selection": selection.as_dict(),
         })  # fmt: skip
 
+    def order(self, worker: WorkerProcess, order: dict[str, Any], patience: float) -> dict[str, Any]:
+        """A worker's answer; what the order took is remembered. Raises WorkerFailedError as the worker does."""
+        begun = time.monotonic()
+        try:
+            return worker.ask(order, patience)
+        finally:
+            self.orders[order["do"]] = self.orders.get(order["do"], 0.0) + time.monotonic() - begun
+
     def anchor(self, name: str) -> float:
         """Seconds of an anchor's call: the lower quartile."""
-        said = self.pool[0].ask({"do": "anchor", "name": name, "n": ANCHOR_CALLS}, self.effort.patience)
+        order = {"do": "anchor", "name": name, "n": ANCHOR_CALLS}
+        said = self.order(self.pool[0], order, self.effort.patience)
         return rounded(statistics.quantiles(said["seconds"], n=4)[0])
 
     def take_up(self, findings: list[Finding]) -> list[Finding]:
@@ -164,7 +176,7 @@ class Sweep:
         """Have a worker ``rest`` or ``forget``, if it runs. One that cannot is ended, which does as well."""
         if worker.pid:
             with suppress(WorkerFailedError):
-                worker.ask({"do": do}, self.effort.patience)
+                self.order(worker, {"do": do}, self.effort.patience)
 
     def ask(self, finding: Finding) -> None:
         """Find out, without running it, whether the cell can be measured."""
@@ -172,7 +184,7 @@ class Sweep:
         if reason := left_out(cell, self.effort) or self.late():
             return finding.end("not_run", reason)
         try:
-            said = self.pool[0].ask({"do": "ask", **finding.order}, self.effort.patience)
+            said = self.order(self.pool[0], {"do": "ask", **finding.order}, self.effort.patience)
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         if "unsupported" in said:
@@ -204,7 +216,7 @@ class Sweep:
             "checked_scores": self.effort.checked_scores,
         }  # fmt: skip
         try:
-            said = self.pool[0].ask(order, self.patience(finding, 20))
+            said = self.order(self.pool[0], order, self.patience(finding, 20))
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         finding.errors, finding.kernels = said["errors"], said["kernels"]
@@ -237,12 +249,12 @@ class Sweep:
         try:
             if number not in finding.processes:
                 order = {"do": "warm", **finding.order, "most": self.effort.warm_up}
-                finding.call_seconds = worker.ask(order, self.patience(finding, 10))["seconds"]
+                finding.call_seconds = self.order(worker, order, self.patience(finding, 10))["seconds"]
                 if finding.compiles and number == 0:
                     finding.compile_seconds = rounded(max(0.0, finding.first_seconds - finding.call_seconds))
             share = self.effort.seconds / self.effort.processes / self.effort.rounds
             n = max(1, min(self.effort.samples, int(share / max(finding.call_seconds, 1e-9))))
-            said = worker.ask({"do": "time", **finding.order, "n": n}, self.patience(finding, 10 * n))
+            said = self.order(worker, {"do": "time", **finding.order, "n": n}, self.patience(finding, 10 * n))
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         self.timed += sum(said["seconds"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from misbehaving import ALONE, NAMES, TINY, cell, origin
 
+from benchmarks.efficiency import WORDS, spent
 from benchmarks.instrument import journal
 from benchmarks.instrument.alone import NotAloneError, alone
 from benchmarks.instrument.cells import Selection
@@ -91,7 +92,17 @@ def test_the_journal_says_what_measured_and_how_it_ended(found):
     assert all(r["schema"] == 1 and r["sweep"] == found[0]["sweep"] for r in found)
     assert found[0]["threads"] == 1
     assert found[0]["device"] == "cpu"
-    assert 0 < found[-1]["timed_seconds"] < found[-1]["wall_seconds"]
+    assert 0 < found[-1]["timed_seconds"] < found[-1]["orders"]["time"] < found[-1]["wall_seconds"]
+
+
+def test_every_second_of_a_sweep_is_accounted_for(found):
+    done = found[-1]
+    assert set(done["orders"]) == set(WORDS)
+    by_use = spent([done])
+    assert sum(by_use.values()) == pytest.approx(done["wall_seconds"])
+    assert min(by_use.values()) >= -0.1  # each is rounded to 0.01
+    assert by_use["timed calls"] == done["timed_seconds"]
+    assert spent([done, done]) == pytest.approx({use: 2 * seconds for use, seconds in by_use.items()})
 
 
 def test_measured_memory_is_what_was_predicted(found):
