@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 from benchmarks.gpu_check.parts import PARTS, Task
+from benchmarks.instrument import machine
 
 
 def main() -> None:
@@ -18,6 +19,7 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
+    machine.end_with_parent()
     task = Task(given.folder, given.part, given.device, given.seconds, given.tiny)
     importlib.import_module(f"benchmarks.gpu_check.{given.part}").main(task)
 

@@ -40,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     """0; 1 if something is wrong or did not come to its end; 2 where there is no CUDA; 130 if interrupted."""
+    until = time.monotonic() + 60 * given.minutes - RESERVE
     if given.device == "cuda" and (reason := no_cuda()):
         print(f"{reason}. With --device cpu the same parts run on the CPU, which tries them.", file=sys.stderr)
         return 2
     folder = given.results / given.machine / "gpu-check" / f"{now():%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
-    until = time.monotonic() + 60 * given.minutes - RESERVE
     chosen = [part for part in PARTS if not given.part or part.name in given.part]
     wrong: list[str] = []
     for number, part in enumerate(chosen):

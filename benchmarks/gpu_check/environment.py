@@ -47,5 +47,4 @@ def cuda() -> dict[str, Any]:
         "bytes": properties.total_memory,
         "l2_bytes": properties.L2_cache_size,
         "devices": torch.cuda.device_count(),
-        "tf32": torch.backends.cuda.matmul.allow_tf32,
     }

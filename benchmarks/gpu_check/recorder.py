@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.instrument import journal
+from benchmarks.instrument import journal, machine
 from benchmarks.instrument.worker import LOST, lost
 
 SETTINGS = "AXIALBENCH_GPU_CHECK"
@@ -56,6 +56,7 @@ class Recorder:
 
 def pytest_configure(config: Any) -> None:
     """pytest calls this when it loads the plugin."""
+    machine.end_with_parent()
     config.pluginmanager.register(Recorder(**json.loads(os.environ[SETTINGS])))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.gpu_check.parts import PARTS
 from benchmarks.instrument import journal
+from benchmarks.instrument.clock import Samples
 
 Record = dict[str, Any]
 FAILED = ("failed", "crashed")
@@ -86,21 +87,14 @@ def cells(records: list[Record]) -> Iterator[tuple[str, ...]]:
     for one in records:
         if one["record"] != "cell" or one["status"] == "unsupported":
             continue
-        backend, seconds = one["params"]["backend"], (one.get("seconds") or {}).get("samples")
-        milliseconds = f"{1000 * statistics.median(seconds):.4g}" if seconds else ""
-        status = (
-            one["status"] + (f": {one['reason']}" if one["reason"] else "") + " (disturbed)" * one.get("disturbed", 0)
-        )
-        host = (one.get("seconds") or {}).get("host")
-        if seconds and host and statistics.median(host) >= statistics.median(seconds):
-            status += " (launch-bound)"
-        yield (
-            f"{one['params']['problem']} {one['direction']}",
-            backend,
-            status,
-            milliseconds,
-            str(one.get("bytes") or ""),
-        )
+        taken, milliseconds = one.get("seconds") or {}, ""
+        status = one["status"] + (f": {one['reason']}" if one["reason"] else "")
+        if taken.get("samples"):
+            samples = Samples(taken["samples"], taken["host"])
+            milliseconds = f"{1000 * statistics.median(samples.seconds):.4g}"
+            status += " (launch-bound)" * samples.launch_bound + " (disturbed)" * one["disturbed"]
+        problem = f"{one['params']['problem']} {one['direction']}"
+        yield problem, one["params"]["backend"], status, milliseconds, str(one.get("bytes") or "")
 
 
 OUTCOMES = ("passed", "failed", "crashed", "skipped", "left out")

@@ -1,9 +1,10 @@
-"""A sweep at AlphaFold 2's real sizes: bfloat16, then float32, then what backends that build code take."""
+"""Sweeps at AlphaFold 2's real sizes, each in bfloat16 and float32; then over the backends that build code."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +29,10 @@ SIZES = {
 TINY = {"S": 3, "R": 18, "T": 2}
 BUILT = ("msa_row", "triangle_starting")
 """The operations for which code is built, at the sizes of initial training, in bfloat16."""
-SHARES = {"bfloat16": 0.4, "float32": 0.6, "built": 1.0}
-"""Of the time that is left, for one sweep after the other."""
+SHARES = {
+    "initial bfloat16": 0.25, "initial float32": 0.33, "final bfloat16": 0.45, "final float32": 0.7, "built": 1.0,
+}  # fmt: skip
+"""Of the time that is left, for one sweep after the other: at the sizes of initial training, and of fine-tuning."""
 
 
 def main(task: Task) -> None:
@@ -50,31 +53,24 @@ def main(task: Task) -> None:
 def sweeps(tiny: bool) -> dict[str, list[Cell]]:
     """The cells of each sweep."""
     plain = [name for name in axes.BACKENDS if name not in axes.COMPILING]
-    return {
-        **{dtype: [cell for problem in problems(dtype, tiny) for cell in cells(problem, plain)]
-           for dtype in ("bfloat16", "float32")},
-        "built": [
-            cell for problem in problems("bfloat16", tiny) for cell in cells(problem, axes.COMPILING)
-            if problem.operation in BUILT and problem == first(problem.operation, tiny)
-        ],
-    }  # fmt: skip
+    found = {
+        f"{stage} {dtype}": [*cells(problems(stage, dtype, tiny), plain)]
+        for stage in ("initial", "final")
+        for dtype in ("bfloat16", "float32")
+    }
+    built = [problem for problem in problems("initial", "bfloat16", tiny) if problem.operation in BUILT]
+    return found | {"built": [*cells(built, axes.COMPILING)]}
 
 
-def problems(dtype: str, tiny: bool) -> Iterator[Problem]:
-    """Every operation at its sizes."""
+def problems(stage: str, dtype: str, tiny: bool) -> Iterator[Problem]:
+    """Every operation at its size in a ``stage`` of training, ``initial`` or ``final``."""
     for operation, sizes in SIZES.items():
-        for size in sizes[:1] if tiny else sizes:
-            smaller: dict[str, Any] = {name: TINY[name] if tiny else n for name, n in size.items()}
-            yield replace(Problem(operation, "core", dtype, mask="none", **axes.CENTRE[operation]), **smaller)
+        size = sizes[("initial", "final").index(stage)]
+        smaller: dict[str, Any] = {name: TINY[name] if tiny else n for name, n in size.items()}
+        yield replace(Problem(operation, "core", dtype, mask="none", **axes.CENTRE[operation]), **smaller)
 
 
-def first(operation: str, tiny: bool) -> Problem:
-    """The operation's first problem, in bfloat16."""
-    return next(problem for problem in problems("bfloat16", tiny) if problem.operation == operation)
-
-
-def cells(problem: Problem, backends: tuple[str, ...] | list[str]) -> Iterator[Cell]:
-    """``problem`` over ``backends``, in both directions."""
-    for backend in backends:
-        for direction in axes.DIRECTIONS:
-            yield Cell("gpu_check", "AlphaFold2", {"problem": problem.key, "backend": backend}, problem, direction)
+def cells(problems: Iterable[Problem], backends: Iterable[str]) -> Iterator[Cell]:
+    """``problems`` over ``backends``, in both directions."""
+    for problem, backend, direction in itertools.product(problems, backends, axes.DIRECTIONS):
+        yield Cell("gpu_check", "AlphaFold2", {"problem": problem.key, "backend": backend}, problem, direction)

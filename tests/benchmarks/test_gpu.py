@@ -99,7 +99,8 @@ def test_without_nvidia_smi_nothing_is_said_and_nothing_disturbs(monkeypatch: py
 
 
 def test_samples_are_launch_bound_where_the_host_was_slower() -> None:
-    assert Samples([1e-5] * 3, [2e-5, 3e-5, 1e-6]).launch_bound
+    assert Samples([1e-5] * 3, [2e-5, 3e-5, 2e-5]).launch_bound
+    assert not Samples([5e-3] * 3, [1e-4, 6e-3, 6e-3]).launch_bound, "the host waited where the queue was full"
     assert not Samples([1e-3] * 3, [2e-5] * 3).launch_bound
     assert not Samples([1e-5] * 3).launch_bound
 
