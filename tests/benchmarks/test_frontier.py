@@ -152,3 +152,25 @@ def test_a_limited_process_agrees(worker, backend: str, direction: str, axis: st
             check=False,
         )
         assert ran.stdout.strip() == said, (problem, ran.stdout, ran.stderr)
+
+
+def frontier(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", "frontier", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_it_in_a_table_and_in_json(tmp_path: Path) -> None:
+    chosen = ["--op", "template", "--direction", "forward", "--backend", "eager", "--backend", "compiled"]
+    ran = frontier("--memory", "100MB", *chosen, "--json", str(tmp_path / "limits.json"))
+    assert ran.returncode == 0, ran.stderr
+    eager, compiled = json.loads((tmp_path / "limits.json").read_text())["limits"]
+    assert (eager["backend"], eager["axis"], compiled["largest"]) == ("eager", "R", None)
+    assert eager["needs"] <= 100 * MB
+    assert f"{eager['largest']:,}" in ran.stdout
+    assert "compiled forward: its memory cannot be predicted" in " ".join(ran.stdout.split())
+
+
+def test_what_is_no_amount_of_memory_is_refused() -> None:
+    ran = frontier("--memory", "lots")
+    assert ran.returncode == 2
+    assert "'lots' is no amount of memory" in ran.stderr
