@@ -6,19 +6,22 @@ import argparse
 import json
 import math
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from played_cuda import GB, PROPERTIES, played_cuda
 
 import impls
 from benchmarks import axes
 from benchmarks.gpu_check import abilities, clocks, command, environment, equivalence, recorder, report, speed
 from benchmarks.gpu_check.parts import PARTS, Task
-from benchmarks.instrument import journal
+from benchmarks.instrument import journal, memory
 from benchmarks.instrument.clock import CudaClock, Samples
+from benchmarks.instrument.worker import Worker
 
 NOTHING = {part.name: [] for part in PARTS}
 
@@ -198,6 +201,55 @@ def test_a_lost_device_ends_the_process_after_its_test_is_written(
         (record,) = journal.read(tmp_path / f"{device}.jsonl")
         assert (record["backend"], record["why"]) == ("trifast", "x illegal access")
     assert ended == [recorder.LOST]
+
+
+# The code for CUDA, played by the CPU
+
+
+def test_every_line_for_cuda_runs(tmp_path: Path) -> None:
+    with played_cuda():
+        for part in (environment, clocks):
+            part.main(Task(tmp_path, part.__name__.rpartition(".")[2], "cuda", 60.0, tiny=True))
+        answers = abilities.answer("sdpa_efficient", "cuda"), abilities.answer("chunked", "cuda")
+    (found,) = written(tmp_path, "environment")
+    assert (found["device_name"], found["capability"], found["built_for"]) == ("Played GPU", [9, 0], ["sm_90"])
+    assert [answer["words"] for answer in answers] == ["yes: float32, bfloat16, float16", "yes"]
+    checks = {one["question"]: one for one in written(tmp_path, "clocks")}
+    assert "Error" not in "".join(one["words"] for one in checks.values())
+    assert checks["Is the cache cold, and its flush not counted?"]["numbers"]["bytes"] == PROPERTIES.L2_cache_size / 4
+    assert (
+        len(checks["Is a call that is bound by its launch told from one that is not?"]["numbers"]["short"]["host"])
+        == 10
+    )
+
+
+def test_a_worker_does_everything_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "rates", lambda worker: {})  # of products that take a CPU half a minute
+    cell = next(cell for cell in speed.sweeps(tiny=True)["initial bfloat16"] if cell.backend == "chunked")
+    order = {"problem": asdict(cell.problem), "backend": cell.backend, "direction": "training"}
+    with played_cuda():
+        worker = Worker("cuda", threads=1, limit=0)
+        hello = worker.obey({"do": "hello"})
+        asked = worker.obey({"do": "ask", **order})
+        proved = worker.obey({"do": "prove", **order, "repeats": 2, "checked_scores": 2**20})
+        warm = worker.obey({"do": "warm", **order, "most": 0.05})
+        timed = worker.obey({"do": "time", **order, "n": 3})
+        anchored = worker.obey({"do": "anchor", "name": "copy", "n": 2})
+        refused = worker.obey({"do": "ask", **order | {"backend": "flash_attn"}})
+        assert worker.obey({"do": "forget"}) == {}
+    assert (hello["device"], hello["device_name"], hello["free_bytes"]) == ("cuda", "Played GPU", 79 * GB)
+    assert asked["predicted_bytes"] > 0
+    assert max(one["error"] / one["budget"] for one in proved["errors"].values()) <= 1
+    assert warm["seconds"] > 0
+    assert len(timed["seconds"]) == len(timed["host"]) == 3
+    assert all(0 < seconds <= host for seconds, host in zip(timed["seconds"], timed["host"], strict=True))
+    assert len(anchored["host"]) == 2
+    assert "takes no bias" in refused["unsupported"]
+
+
+def test_memory_on_cuda_is_the_peak_beyond_what_was_there() -> None:
+    with played_cuda():
+        assert memory.measured(lambda cotangent: {}, SimpleNamespace(is_cuda=True)) == (GB, [])
 
 
 # The clock's checks, on a played GPU
