@@ -1,10 +1,13 @@
 """Generated results, labelled as such: journals of made-up measurements with known events, to try the reader on.
 
 Nothing here was measured. Times follow a simple model (work over a rate, plus a start-up), with noise of a known size.
+
+    python -m dashboard.demo DIR --commits 2000 --module msa_row --module template
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import random
@@ -302,3 +305,18 @@ COMMITS = (
     Commit("generated: chunked's block is as large as the cache again", {"chunked": 0.72}),
     Commit("generated: compiled keeps its cache", {"compiled": 0.9}),
 )
+
+
+def main() -> None:
+    """Write a long history."""
+    parser = argparse.ArgumentParser(prog="python -m dashboard.demo", description="Write a generated history.")
+    parser.add_argument("results", type=Path, help="the folder that it goes to")
+    parser.add_argument("--commits", type=int, default=len(COMMITS), help=f"(default: {len(COMMITS)})")
+    parser.add_argument("--module", action="append", choices=list(SERIES), help="may be repeated (default: all)")
+    given = parser.parse_args()
+    later = [Commit(f"generated: commit {n}") for n in range(len(COMMITS), given.commits)]
+    write(given.results, [*COMMITS[: given.commits], *later], modules=given.module or tuple(SERIES))
+
+
+if __name__ == "__main__":
+    main()

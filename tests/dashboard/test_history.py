@@ -6,6 +6,8 @@ import json
 import math
 import shutil
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,14 @@ def test_of_a_cell_measured_twice_the_latest_counts(journal: Path) -> None:
     assert of(cells, "eager")["seconds"] == 0.5
     again(journal, time="2026-01-10T11:00:00+00:00", seconds={"samples": [0.9] * 8, "rounds": [0] * 8})
     assert of(history.load(journal.parents[2]).cells, "eager")["seconds"] == 0.5
+
+
+def test_a_long_generated_history_has_every_commit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dashboard.demo", str(tmp_path), "--commits", "12", "--module", "depth"]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+    cells = history.load(tmp_path).cells
+    assert cells.groupby("commit", sort=False).size().tolist() == [len(cells) // 12] * 12
+    assert cells["commit_date"].is_monotonic_increasing
 
 
 def test_not_run_replaces_no_result(journal: Path) -> None:
