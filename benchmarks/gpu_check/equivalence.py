@@ -10,50 +10,42 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
+import time
+from pathlib import Path
 
 from benchmarks.gpu_check.parts import Task
+from benchmarks.gpu_check.recorder import SETTINGS, done
 from benchmarks.instrument import journal, origin
 from benchmarks.instrument.workers import how_it_ended
 
 TESTS = ("tests/test_public_reports_gpu.py", "tests/test_equivalence.py")
-SETTINGS = "AXIALBENCH_GPU_CHECK"
 ENDED = (0, 1, 5)
 """pytest's exit statuses for a run that came to its end: all passed, some failed, none there."""
+STOPPED = 2
+"""pytest's exit status for a run that the recorder stopped, since its time was up."""
 
 
 def main(task: Task) -> None:
-    """Start pytest until nothing is left, or no time."""
+    """Start pytest until nothing is left, or no time; or until it ends without having got further."""
     while task.left > 0:
-        settings = {"path": str(task.path), "device": task.device, "seconds": task.left, "done": sorted(done(task))}
-        chosen = TESTS[:1] if task.tiny else TESTS
+        settings = {"path": str(task.path), "device": task.device, "until": time.time() + task.left}
+        chosen, before = TESTS[:1] if task.tiny else TESTS, len(done(task.path))
         code = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "benchmarks.gpu_check.recorder", "-q", "-p", "no:cacheprovider",
              "--no-header", "--no-summary", "--tb=line", *chosen],
             cwd=origin.ROOT, env=os.environ | {SETTINGS: json.dumps(settings)},
         ).returncode  # fmt: skip
-        for test, backend in begun(task).items():
+        for test, backend in begun(task.path).items():
             task.write(record="test", test=test, backend=backend, outcome="crashed", why=how_it_ended(code))
-        if code in ENDED:
+        if code in ENDED or (code == STOPPED and task.left <= 0):
             return
-        if code in (2, 3, 4):
-            task.write(record="pytest failed", why=f"exit status {code}; {task.part}.log says more")
+        if len(done(task.path)) == before:
+            task.write(record="pytest failed", why=f"pytest ended {how_it_ended(code)}; {task.part}.log says more")
             return
 
 
-def done(task: Task) -> set[str]:
-    """The tests that have ended, in whatever way."""
-    return {record["test"] for record in records(task) if record["record"] == "test"}
-
-
-def begun(task: Task) -> dict[str, str]:
-    """The tests that began and never ended, with their backends."""
-    ended = done(task)
-    began = (record for record in records(task) if record["record"] == "begin")
+def begun(path: Path) -> dict[str, str]:
+    """The tests that began and never ended, by the records at ``path``, with their backends."""
+    ended = done(path)
+    began = (record for record in journal.read(path) if record["record"] == "begin")
     return {record["test"]: record["backend"] for record in began if record["test"] not in ended}
-
-
-def records(task: Task) -> Iterator[dict[str, Any]]:
-    """What was written so far."""
-    return journal.read(task.path)

@@ -19,9 +19,8 @@ SETTINGS = "AXIALBENCH_GPU_CHECK"
 class Recorder:
     """Chooses, orders and records; ends the run when its time is up, and the process when the device is lost."""
 
-    def __init__(self, path: str, device: str, seconds: float, done: list[str]) -> None:
-        self.path, self.device, self.done = Path(path), device, frozenset(done)
-        self.until = time.monotonic() + seconds
+    def __init__(self, path: str, device: str, until: float) -> None:
+        self.path, self.device, self.until = Path(path), device, until
         self.backends: dict[str, str] = {}
 
     def write(self, **record: Any) -> None:
@@ -30,7 +29,8 @@ class Recorder:
     def pytest_collection_modifyitems(self, session: Any, config: Any, items: list[Any]) -> None:
         self.session = session
         chosen = [item for item in items if device_of(item) == self.device]
-        left = in_turns([item for item in chosen if item.nodeid not in self.done])
+        ended = done(self.path)
+        left = in_turns([item for item in chosen if item.nodeid not in ended])
         self.backends = {item.nodeid: backend_of(item) for item in left}
         config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])
         items[:] = left
@@ -50,7 +50,7 @@ class Recorder:
             os._exit(LOST)
 
     def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
-        if time.monotonic() > self.until:
+        if time.time() > self.until:
             self.session.shouldstop = "the time for this part is up"
 
 
@@ -58,6 +58,11 @@ def pytest_configure(config: Any) -> None:
     """pytest calls this when it loads the plugin."""
     machine.end_with_parent()
     config.pluginmanager.register(Recorder(**json.loads(os.environ[SETTINGS])))
+
+
+def done(path: Path) -> set[str]:
+    """The tests that have ended, in whatever way, by the records at ``path``."""
+    return {record["test"] for record in journal.read(path) if record["record"] == "test"}
 
 
 def device_of(item: Any) -> str | None:

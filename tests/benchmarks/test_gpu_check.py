@@ -164,8 +164,18 @@ def test_what_no_time_is_left_for_is_counted(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(equivalence, "TESTS", (str(tmp_path / "test_played.py"),))
     equivalence.main(task(tmp_path, "equivalence", seconds=0.01))
     assert len([one for one in written(tmp_path, "equivalence") if one["record"] == "test"]) == 1
+    assert not [one for one in written(tmp_path, "equivalence") if one["record"] == "pytest failed"]
     *_, total = report.outcomes(written(tmp_path, "equivalence"))
     assert total[-1] == "5"
+
+
+def test_a_suite_that_cannot_begin_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test_played.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    monkeypatch.setattr(equivalence, "TESTS", (str(tmp_path / "test_played.py"),))
+    equivalence.main(task(tmp_path, "equivalence"))
+    (found,) = written(tmp_path, "equivalence")
+    assert "pytest ended by SIGKILL" in found["why"]
+    assert len(report.write(tmp_path)) == 1
 
 
 def test_backends_take_turns_and_those_that_build_code_come_last() -> None:
@@ -193,7 +203,7 @@ def test_a_lost_device_ends_the_process_after_its_test_is_written(
     monkeypatch.setattr(recorder, "lost", lambda device: device == "cuda")
     monkeypatch.setattr(recorder.os, "_exit", ended.append)
     for device in ("cpu", "cuda"):
-        plugin = recorder.Recorder(str(tmp_path / f"{device}.jsonl"), device, 60.0, [])
+        plugin = recorder.Recorder(str(tmp_path / f"{device}.jsonl"), device, time.time() + 60)
         plugin.backends["a"] = "trifast"
         plugin.pytest_runtest_logreport(
             SimpleNamespace(when="call", outcome="failed", nodeid="a", duration=1.0, longrepr="x\nillegal access")
