@@ -128,10 +128,8 @@ def _check(arguments: argparse.Namespace) -> int:
     for event in found:
         print("\n".join(alarms.lines(event, verbose=arguments.verbose)))
     print(f"{len(read.cells)} cells of {read.cells['commit'].nunique()} commits, {len(read.findings)} faults")
-    recent = {
-        (machine, commit) for machine, names in alarms.commits(read).items() for commit in names[-arguments.last :]
-    }
-    worse = [event for event in found if event.of("confirmed") and (event.machine, event.commit) in recent]
+    recent = {where: names[-arguments.last :] for where, names in alarms.commits(read).items()}
+    worse = [event for event in found if event.of("confirmed") and event.commit in recent[event.machine, event.env]]
     if worse:
         print(f"worse among the last {arguments.last} commits: {', '.join(event.commit[:8] for event in worse)}")
     return 1 if read.findings or worse else 0

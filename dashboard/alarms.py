@@ -27,6 +27,10 @@ UNMEASURED = ("not_run", "absent")
 SHOWN = 5
 WORSE = ("slower", "more memory", "less accurate", "failed")
 Row = Mapping[Hashable, Any]
+Place = tuple[str, str]
+"""Machine and environment."""
+Anchors = dict[tuple[Place, str], dict[str, float]]
+"""Seconds by anchor, of a place and commit."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Event:
-    """All that changed with one commit on one machine; ``previous`` is the commit measured before it.
+    """All that changed with one commit on one machine in one environment; ``previous`` was measured there before it.
 
     ``environment`` says, in words, how the anchors moved at this commit; empty if they did not, or are not known.
     """
 
     machine: str
+    env: str
     commit: str
     previous: str
     subject: str
@@ -56,7 +61,7 @@ class Event:
     @property
     def anchor_id(self) -> str:
         """The event's place on the page."""
-        return f"changed-{self.machine}-{self.commit[:8]}"
+        return f"changed-{self.machine}-{self.env}-{self.commit[:8]}"
 
     def of(self, tier: str) -> tuple[Finding, ...]:
         """The changes for the worse of that tier. Where the anchors moved too, a time says nothing of the code."""
@@ -80,25 +85,31 @@ def events(history: History) -> list[Event]:
     """The events of every machine, oldest commit first."""
     cells = history.cells[~history.cells["dirty"]]
     anchors, measured = _anchors(history.sweeps), commits(history)
-    found: dict[tuple[str, str], list[Finding]] = {}
+    found: dict[tuple[Place, str], list[Finding]] = {}
     for _, series in cells.groupby(SERIES, sort=False, dropna=False):
         rows: Sequence[Row] = series.to_dict("records")
         for row, finding in (*_times(rows, anchors), *_exact(rows), *_comings_and_goings(rows, measured)):
-            found.setdefault((row["machine"], row["commit"]), []).append(finding)
+            found.setdefault((place(row), row["commit"]), []).append(finding)
     subjects = dict(zip(cells["commit"], cells["subject"], strict=True))
     moved = _environment(measured, anchors)
     return [
-        Event(machine, commit, previous, subjects[commit], tuple(found[at]), moved.get(at, ""))
-        for machine, names in measured.items()
+        Event(*where, commit, previous, subjects[commit], tuple(found[at]), moved.get(at, ""))
+        for where, names in measured.items()
         for previous, commit in zip(["", *names], names, strict=False)
-        if (at := (machine, commit)) in found
+        if (at := (where, commit)) in found
     ]
 
 
-def commits(history: History) -> dict[str, list[str]]:
-    """By machine, the commits that were measured there, oldest first."""
+def commits(history: History) -> dict[Place, list[str]]:
+    """By machine and environment, the commits that were measured there, oldest first."""
     cells = history.cells[~history.cells["dirty"]]
-    return {str(machine): list(dict.fromkeys(of)) for machine, of in cells.groupby("machine", sort=False)["commit"]}
+    groups = cells.groupby(["machine", "env"], sort=False)["commit"]
+    return {(str(machine), str(env)): list(dict.fromkeys(of)) for (machine, env), of in groups}
+
+
+def place(row: Row) -> Place:
+    """Where a row was measured: what is measured elsewhere says nothing of it."""
+    return row["machine"], row["env"]
 
 
 def lines(event: Event, *, verbose: bool = False) -> Iterator[str]:
@@ -119,10 +130,10 @@ def name(row: Row) -> str:
     return " ".join(word for word in words if word)
 
 
-def _times(rows: Sequence[Row], anchors: Mapping[tuple[str, str], dict[str, float]]) -> Iterator[tuple[Row, Finding]]:
+def _times(rows: Sequence[Row], anchors: Anchors) -> Iterator[tuple[Row, Finding]]:
     timed = [row for row in rows if row["status"] == "ok" and row["seconds"] > 0]
     seconds = np.array([row["seconds"] for row in timed])
-    of_anchor = np.array([anchors.get((row["machine"], row["commit"]), {}).get("matmul", np.nan) for row in timed])
+    of_anchor = np.array([anchors.get((place(row), row["commit"]), {}).get("matmul", np.nan) for row in timed])
     for change in changes(list(calmer(seconds, of_anchor))):
         kind = "slower" if change.ratio > 1 else "faster"
         row = timed[change.index]
@@ -162,10 +173,10 @@ def _differences(before: Row, after: Row) -> Iterator[tuple[str, str]]:
         yield "kernel", ", ".join([*(f"no longer {kernel}" for kernel in gone), *(f"now {kernel}" for kernel in new)])
 
 
-def _comings_and_goings(rows: Sequence[Row], commits: Mapping[str, list[str]]) -> Iterator[tuple[Row, Finding]]:
-    """A cell that appears after the machine's first commit, or is gone before its last."""
+def _comings_and_goings(rows: Sequence[Row], commits: Mapping[Place, list[str]]) -> Iterator[tuple[Row, Finding]]:
+    """A cell that appears after the first commit that was measured there, or is gone before the last."""
     first, last = rows[0], rows[-1]
-    known = commits[first["machine"]]
+    known = commits[place(first)]
     if first["commit"] != known[0]:
         yield first, Finding("new", "confirmed", name(first), "measured for the first time")
     if last["commit"] != known[-1]:
@@ -173,26 +184,24 @@ def _comings_and_goings(rows: Sequence[Row], commits: Mapping[str, list[str]]) -
         yield {**last, "commit": after}, Finding("gone", "confirmed", name(last), "not in this commit's record")
 
 
-def _anchors(sweeps: pd.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
-    """By machine and commit, the least seconds of each anchor in its sweeps."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+def _anchors(sweeps: pd.DataFrame) -> Anchors:
+    """The least seconds of each anchor in the sweeps of a commit."""
+    found: Anchors = {}
     for sweep in sweeps.to_dict("records"):
         if isinstance(sweep["anchors"], dict):
-            least = found.setdefault((sweep["machine"], sweep["commit"]), {})
+            least = found.setdefault((place(sweep), sweep["commit"]), {})
             for anchor, seconds in sweep["anchors"].items():
                 least[anchor] = min(seconds, least.get(anchor, seconds))
     return found
 
 
-def _environment(
-    commits: Mapping[str, list[str]], anchors: Mapping[tuple[str, str], dict[str, float]]
-) -> dict[tuple[str, str], str]:
-    """By machine and commit, where an anchor changed, and by how much."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for machine, names in commits.items():
-        for anchor in sorted({anchor for commit in names for anchor in anchors.get((machine, commit), {})}):
-            values = [anchors.get((machine, commit), {}).get(anchor, np.nan) for commit in names]
+def _environment(commits: Mapping[Place, list[str]], anchors: Anchors) -> dict[tuple[Place, str], str]:
+    """Where an anchor changed, and by how much."""
+    said: dict[tuple[Place, str], list[str]] = {}
+    for where, names in commits.items():
+        for anchor in sorted({anchor for commit in names for anchor in anchors.get((where, commit), {})}):
+            values = [anchors.get((where, commit), {}).get(anchor, np.nan) for commit in names]
             for change in changes(values):
                 words = f"the anchor {anchor} takes {100 * (change.ratio - 1):+.1f} %"
-                said.setdefault((machine, names[change.index]), []).append(words)
+                said.setdefault((where, names[change.index]), []).append(words)
     return {key: ", ".join(words) for key, words in said.items()}

@@ -11,6 +11,7 @@ import pandas as pd
 def write(cells: pd.DataFrame, out: Path) -> list[Path]:
     """``out/cells.csv`` and, where pyarrow is installed, ``out/cells.parquet``; lists and dicts as JSON texts."""
     flat = cells.copy()
+    column: str
     for column in flat.select_dtypes("object", exclude="str"):
         flat[column] = flat[column].map(json.dumps)
     paths = [out / "cells.csv"]

@@ -23,7 +23,7 @@ def write(events: Sequence[Event], dates: dict[str, datetime], out: Path) -> Pat
     _add(_add(feed, "author", ""), "name", "AxialBench")
     for event in reversed(events):
         entry = _add(feed, "entry", "")
-        _add(entry, "id", f"urn:axialbench:{event.machine}:{event.commit}")
+        _add(entry, "id", f"urn:axialbench:{event.machine}:{event.env}:{event.commit}")
         _add(entry, "title", str(event))
         _add(entry, "updated", _iso(dates[event.commit]))
         _add(entry, "content", "\n".join(lines(event, verbose=True))).set("type", "text")

@@ -65,10 +65,9 @@ def main(given: argparse.Namespace) -> int:
                 seconds=given.seconds, pairs=given.pairs, margin=given.margin,
                 threads=given.threads, device=given.device, progress=status.update,
             )  # fmt: skip
-            name = "-".join(side.name for side in sides).replace(" ", "-")
-            record = origin.ROOT / "results" / given.machine / "comparisons" / f"{name}.json"
+            records = origin.ROOT / "results" / given.machine / "comparisons"
             try:
-                duel.run(after=lambda: journal.write_atomically(record, json.dumps(found(duel, given).as_dict())))
+                duel.run(after=lambda: write(found(duel, given), records))
             except KeyboardInterrupt:
                 console.print("Interrupted: what the finished pairs say:")
             except (WorkerFailedError, WrongImplsError) as error:
@@ -78,12 +77,22 @@ def main(given: argparse.Namespace) -> int:
     console.print(report.table(comparison))
     for said in report.notes(comparison):
         console.print(said, markup=False)
-    console.print(f"Record: {record.relative_to(origin.ROOT)}", markup=False)
+    if duel.software:
+        console.print(f"Record: {write(comparison, records).relative_to(origin.ROOT)}", markup=False)
     if given.json:
         journal.write_atomically(given.json, json.dumps(comparison.as_dict()))
     if given.markdown:
         journal.write_atomically(given.markdown, report.markdown(comparison))
     return 1 if comparison.worse else 0
+
+
+def write(comparison: Comparison, folder: Path) -> Path:
+    """The record, whole; named after the sides, and their versions of torch where these differ."""
+    versions = [said["torch"] for said in comparison.software.values()]
+    names = [comparison.sides[role].name for role in ("base", "head")] + versions * (len(set(versions)) > 1)
+    path = folder / ("-".join(names).replace(" ", "-") + ".json")
+    journal.write_atomically(path, json.dumps(comparison.as_dict()))
+    return path
 
 
 def both(given: argparse.Namespace, folder: Path) -> tuple[Side, Side]:

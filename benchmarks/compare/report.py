@@ -112,9 +112,14 @@ def percent(ratio: float) -> str:
 
 
 def title(comparison: Comparison) -> str:
-    """What is compared."""
+    """What is compared; of one commit, its environments or backends."""
     base, head = comparison.sides["base"], comparison.sides["head"]
-    return f"{head.name} ({head.subject}) against {base.name} ({base.subject})"
+    if base.commit != head.commit:
+        return f"{head.name} ({head.subject}) against {base.name} ({base.subject})"
+    if base.backend:
+        return f"{head.backend} against {base.backend}, both of {base.commit[:12]} ({base.subject})"
+    torch = {role: f"torch {said['torch']}" for role, said in comparison.software.items()}
+    return f"{base.name} ({base.subject}): {torch.get('head', 'head')} against {torch.get('base', 'base')}"
 
 
 def table(comparison: Comparison) -> Table:
