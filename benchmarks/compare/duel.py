@@ -62,7 +62,7 @@ class Duel:
     def _unproved(self, status: str = "") -> dict[str, Proof]:
         return {role: Proof(status) for role in self.sides}
 
-    def run(self, after: Callable[[], None] = lambda: None) -> None:
+    def run(self, after: Callable[[], object] = lambda: None) -> None:
         """Launch pairs of processes until every verdict is clear, or ``pairs`` are used up; ``after`` each, call."""
         for n in range(self.pairs):
             with self.launched(second=("base", "head")[n % 2]) as workers:
