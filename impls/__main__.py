@@ -12,9 +12,9 @@ import sys
 from argparse import RawDescriptionHelpFormatter as Verbatim
 from dataclasses import asdict
 
-from impls import check, contracts
 from impls.abilities import Row, rows
 from impls.columns import aligned
+from impls.conformance import check, contracts
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -213,7 +213,7 @@ def softmax(logits: Float[Tensor, "*B K"], allowed: Tensor | None, flat: Tensor 
     largest = torch.where(largest == -torch.inf, 0, largest)
     exponentials = (wide - largest).exp()
     total = exponentials.sum(-1, keepdim=True)
-    # Zero: but where impls.module_budget perturbs, the rounding of a row's log-sum-exp, from which many recompute P.
+    # Zero: but where the budget of modules perturbs, the rounding of a row's log-sum-exp, from which many recompute P.
     drift = largest * 1.0 - largest
     return (exponentials / torch.where(total == 0, 1, total) * drift.exp()).to(logits.dtype)
 

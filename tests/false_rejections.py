@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from right_kernels import RIGHT
 
-from impls.cases import random_case
-from impls.conformance import judge
+from impls.conformance.cases import random_case
+from impls.conformance.judge import judge
 from impls.interface import Backend
 from impls.problem import DTYPES
 

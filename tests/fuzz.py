@@ -27,13 +27,13 @@ import torch
 from relations import RELATIONS, Relation
 
 import impls
-from impls.cases import Case, random_case, resized
-from impls.check import several
-from impls.conformance import Verdict, judge_parts
+from impls.conformance.cases import Case, random_case, resized
+from impls.conformance.check import several
+from impls.conformance.judge import Verdict, judge_parts
+from impls.conformance.quirks import QUIRKS
+from impls.conformance.shrink import shrink, simpler, smallest, symptom
 from impls.interface import Backend, UnsupportedProblem
 from impls.problem import DTYPES, MASK_KINDS
-from impls.quirks import QUIRKS
-from impls.shrink import shrink, simpler, smallest, symptom
 
 FOLDER = Path(__file__).parent.parent / ".fuzz"
 SHRUNK = 5

@@ -19,12 +19,12 @@ import torch
 from module_mutants import MODULE_MUTANTS
 from mutants import MUTANTS
 
-from impls.cases import cases
-from impls.check import sampled
-from impls.conformance import AnyCase, Verdict, judge
+from impls.conformance.cases import cases
+from impls.conformance.check import sampled
+from impls.conformance.judge import AnyCase, Verdict, judge
+from impls.conformance.modules.cases import module_cases
+from impls.conformance.modules.judge import judge_module
 from impls.interface import Backend
-from impls.module_cases import module_cases
-from impls.module_conformance import judge_module
 
 FOLDER = Path(__file__).parent.parent / "results" / "conformance"
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from right_modules import PAIR, Plain, of_kind
 
-from impls.module_cases import DTYPES_TRIED
-from impls.module_conformance import Subject
+from impls.conformance.modules.cases import DTYPES_TRIED
+from impls.conformance.modules.judge import Subject
 from impls.problem import OPERATIONS
 
 GLOBAL = ("msa_global_column",)

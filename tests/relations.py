@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from impls.budget import run
-from impls.cases import LEAVES, Case
+from impls.conformance.budget import run
+from impls.conformance.cases import LEAVES, Case
 from impls.interface import Backend, UnsupportedProblem
 from impls.problem import CoreInputs
 

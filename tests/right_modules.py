@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from impls.module_cases import ModuleCase
-from impls.module_conformance import Subject, built
+from impls.conformance.modules.cases import ModuleCase
+from impls.conformance.modules.judge import Subject, built
 
 LOG2E = math.log2(math.e)
 PAIR = ("triangle_starting", "triangle_ending")

@@ -17,13 +17,13 @@ from mutants import MUTANTS
 
 import impls
 from impls.__main__ import main
-from impls.cases import ROW, Case, cases
-from impls.check import chosen, chosen_of_module, load
-from impls.conformance import judge
+from impls.conformance.cases import ROW, Case, cases
+from impls.conformance.check import chosen, chosen_of_module, load
+from impls.conformance.judge import judge
+from impls.conformance.modules.cases import ModuleCase, module_cases
+from impls.conformance.report import overall
+from impls.conformance.shrink import shrink, simpler, symptom
 from impls.interface import Backend
-from impls.module_cases import ModuleCase, module_cases
-from impls.report import overall
-from impls.shrink import shrink, simpler, symptom
 
 ROOT = Path(impls.__file__).parent.parent
 KERNELS = """

@@ -12,12 +12,12 @@ from mutants import MUTANTS
 from right_kernels import RIGHT
 
 import impls
-from impls.budget import budget, floor
-from impls.cases import KINDS, SHAPES, Case, cases, few, random_case
-from impls.conformance import judge, judge_parts
+from impls.conformance.budget import budget, floor
+from impls.conformance.cases import KINDS, SHAPES, Case, cases, few, random_case
+from impls.conformance.judge import judge, judge_parts
+from impls.conformance.quirks import QUIRKS, describe
 from impls.interface import Backend, Traits, UnsupportedProblem
 from impls.problem import DTYPES
-from impls.quirks import QUIRKS, describe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CASE = Case("msa_row", (2, 3), 4, 17, 17, 8, (2, 1, 4, 17, 17), "full_row", grad=("q", "k", "v", "bias"))

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import impls
-from impls import contracts
 from impls.__main__ import main
 from impls.abilities import ability
-from impls.contracts import BASE, Finding, Probe, contract
-from impls.contracts_page import overview_row, section, table_row
+from impls.conformance import contracts
+from impls.conformance.contracts import BASE, Finding, Probe, contract
+from impls.conformance.contracts_page import overview_row, section, table_row
 from impls.cuda import assuming, on_cuda
 from impls.interface import Backend, Traits
 from impls.problem import CoreProblem

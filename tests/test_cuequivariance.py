@@ -15,8 +15,8 @@ from torch import Tensor
 
 import impls
 from impls.backends import cuequivariance
-from impls.cases import LEAVES, Case
-from impls.conformance import judge
+from impls.conformance.cases import LEAVES, Case
+from impls.conformance.judge import judge
 from impls.cuda import assuming
 from impls.problem import CoreProblem
 

@@ -19,8 +19,8 @@ from torch.profiler import profile
 
 import impls
 from impls.backends import deepspeed_evo
-from impls.cases import LEAVES, Case
-from impls.conformance import judge
+from impls.conformance.cases import LEAVES, Case
+from impls.conformance.judge import judge
 from impls.cuda import assuming
 from impls.problem import CoreProblem
 

@@ -1,4 +1,4 @@
-"""Every backend against the float64 specification, on every case of ``impls.cases``, within the budget."""
+"""Every backend against the float64 specification, on every case of ``impls.conformance.cases``, within the budget."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import impls
-from impls.cases import Case, cases, few
-from impls.conformance import judge_parts
+from impls.conformance.cases import Case, cases, few
+from impls.conformance.judge import judge_parts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

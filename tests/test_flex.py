@@ -10,8 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 
 import impls
 from impls.backends import flex
-from impls.cases import Case
-from impls.quirks import window
+from impls.conformance.cases import Case
+from impls.conformance.quirks import window
 
 SHAPE = (2, 3, 2, 4, 5)  # two leading axes, heads, queries, keys
 

@@ -15,8 +15,8 @@ from relations import RELATIONS
 
 import impls
 from impls.__main__ import main
-from impls.cases import Case, random_case
-from impls.conformance import judge
+from impls.conformance.cases import Case, random_case
+from impls.conformance.judge import judge
 from impls.interface import Backend
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -83,7 +83,7 @@ def test_the_printed_command_repeats_the_failure(monkeypatch: pytest.MonkeyPatch
     assert main(shlex.split(numbers.command)[3:]) == 0
     monkeypatch.setattr(impls, "get", lambda name: wrong)
     assert fuzz.main(arguments) == 1
-    monkeypatch.setattr("impls.check.get", lambda name: wrong)
+    monkeypatch.setattr("impls.conformance.check.get", lambda name: wrong)
     assert main(shlex.split(numbers.command)[3:]) == 1
 
 

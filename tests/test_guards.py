@@ -10,8 +10,8 @@ import torch
 
 import impls
 from benchmarks.instrument.memory import measured
-from impls.budget import run
-from impls.cases import LEAVES, LENGTHS, Case, cases
+from impls.conformance.budget import run
+from impls.conformance.cases import LEAVES, LENGTHS, Case, cases
 from impls.interface import Backend
 from impls.masks import on_keys
 from impls.problem import DTYPES, CoreInputs

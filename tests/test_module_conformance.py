@@ -12,12 +12,20 @@ from module_mutants import MODULE_MUTANTS
 from right_modules import RIGHT, Plain, of_kind
 
 import impls
-from impls import module_quirks
+from impls.conformance.modules import quirks
+from impls.conformance.modules.budget import module_budget, specification
+from impls.conformance.modules.cases import (
+    ATTENDED,
+    DTYPES_TRIED,
+    GROUPS,
+    SHAPES,
+    ModuleCase,
+    module_cases,
+    random_module_case,
+)
+from impls.conformance.modules.judge import Subject, built, computed, judge_module, judge_module_parts, over, subject
 from impls.evoformer import MSAColumnAttention, MSAColumnGlobalAttention, TriangleAttention
 from impls.masks import MASKED_ROWS
-from impls.module_budget import module_budget, specification
-from impls.module_cases import ATTENDED, DTYPES_TRIED, GROUPS, SHAPES, ModuleCase, module_cases, random_module_case
-from impls.module_conformance import Subject, built, computed, judge_module, judge_module_parts, over, subject
 from impls.problem import MASK_KINDS, OPERATIONS
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:var_mean")]
@@ -268,11 +276,11 @@ def test_cases_cover_what_they_say() -> None:
     cases = module_cases()
     assert len(set(cases)) == len(cases)
     assert {case.group for case in cases} == set(GROUPS)
-    assert {name for case in cases for name in case.quirks} == set(module_quirks.QUIRKS)
+    assert {name for case in cases for name in case.quirks} == set(quirks.QUIRKS)
     assert {(case.operation, case.dtype, case.mask, case.direction) for case in cases} == {
         *itertools.product(OPERATIONS, DTYPES_TRIED, MASK_KINDS, ("forward", "training"))
     }
-    assert all(module_quirks.describe(name).endswith(".") for name in module_quirks.QUIRKS)
+    assert all(quirks.describe(name).endswith(".") for name in quirks.QUIRKS)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

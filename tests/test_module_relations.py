@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import impls
-from impls.module_budget import answer
-from impls.module_cases import ModuleCase, ModuleInputs, random_module_case
-from impls.module_conformance import over
+from impls.conformance.modules.budget import answer
+from impls.conformance.modules.cases import ModuleCase, ModuleInputs, random_module_case
+from impls.conformance.modules.judge import over
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

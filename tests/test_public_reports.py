@@ -17,9 +17,9 @@ from mutants import MUTANTS
 from reported_faults import FAULTS, Fault
 
 import impls
-from impls.budget import Budget, budget, run
-from impls.cases import COLUMN, LEAVES, ROW, Case, cases
-from impls.conformance import compare, judge, judge_parts
+from impls.conformance.budget import Budget, budget, run
+from impls.conformance.cases import COLUMN, LEAVES, ROW, Case, cases
+from impls.conformance.judge import compare, judge, judge_parts
 from impls.evoformer import MSARowAttentionWithPairBias, TriangleAttention
 from impls.interface import Backend
 from impls.problem import OPERATIONS, Problem

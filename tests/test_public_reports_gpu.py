@@ -13,9 +13,9 @@ from reported_faults import FAULTS
 from torch import Tensor
 
 import impls
-from impls.budget import budget, run
-from impls.cases import LEAVES, Case
-from impls.conformance import Check, compare, judge_parts
+from impls.conformance.budget import budget, run
+from impls.conformance.cases import LEAVES, Case
+from impls.conformance.judge import Check, compare, judge_parts
 from impls.interface import Backend
 from impls.masks import make_mask
 from impls.problem import CoreInputs

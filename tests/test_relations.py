@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relations import RELATIONS, Relation
 
 import impls
-from impls.cases import Case, random_case
+from impls.conformance.cases import Case, random_case
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

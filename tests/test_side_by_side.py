@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import impls
-from impls.budget import run
+from impls.conformance.budget import run
 from impls.problem import Problem
 from impls.zoo import ZOO
 

@@ -14,7 +14,7 @@ import pytest
 
 import impls
 from impls.backends import trifast
-from impls.cases import LEAVES, Case
+from impls.conformance.cases import LEAVES, Case
 
 SQUARE = Case("triangle_starting", (2, 5), 3, 5, 5, 16, (2, 1, 3, 5, 5), dtype="float16", grad=LEAVES)
 
@@ -50,8 +50,8 @@ INTERPRETED = """
 import json, sys, torch
 from dataclasses import asdict
 import interpreted
-from impls.cases import Case
-from impls.conformance import judge
+from impls.conformance.cases import Case
+from impls.conformance.judge import judge
 
 torch.set_num_threads(1)
 for line in json.load(sys.stdin):

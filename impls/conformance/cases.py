@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from impls import quirks
+from impls.conformance import quirks
+from impls.conformance.oneline import as_line, from_line
 from impls.masks import make_mask
-from impls.oneline import as_line, from_line
 from impls.problem import DIRECTIONS, DTYPES, MASK_KINDS, OPERATIONS, CoreInputs, CoreProblem, Problem, one_of
 
 LEAVES = ("q", "k", "v", "bias")
@@ -34,7 +34,7 @@ class Case:
         batch, H, Q, K, c, bias_shape, dtype, H_kv, bias_dtype, device: as in ``CoreProblem``.
         mask: one of MASK_KINDS; the mask has a row for each element of ``batch``.
         grad: which of q, k, v, bias a gradient is wanted of; of none in the forward direction.
-        quirks: names out of ``impls.quirks.QUIRKS``.
+        quirks: names out of ``impls.conformance.quirks.QUIRKS``.
         repeats: how often the call is made; the answers must be equal to the bit.
         seed: of the inputs.
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from impls.cases import Case, resized
-from impls.conformance import AnyCase, Verdict, judge
+from impls.conformance.cases import Case, resized
+from impls.conformance.judge import AnyCase, Verdict, judge
+from impls.conformance.modules.cases import AXES, ModuleCase
 from impls.interface import Backend
-from impls.module_cases import AXES, ModuleCase
 
 LARGEST_SEARCH = 400
 

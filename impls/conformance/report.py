@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from impls.columns import aligned
-from impls.conformance import Check, Verdict
+from impls.conformance.judge import Check, Verdict
 from impls.problem import OPERATIONS
 
 HEADER = ["cases", "dtype", "mask", "direction", "verdict", "worst", "error", "budget", "ratio"]

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from impls import module_quirks
+from impls.conformance.modules import quirks
+from impls.conformance.oneline import as_line, from_line
 from impls.masks import MASKED_ROWS, make_mask
-from impls.oneline import as_line, from_line
 from impls.problem import DTYPES, MASK_KINDS, OPERATIONS, one_of
 
 DTYPES_TRIED = ("float64", "float32", "bfloat16")
@@ -58,7 +58,7 @@ class ModuleCase:
         dtype: of the parameters and all inputs.
         grad: which of x, z, t and parameters a gradient is wanted of; of none in the forward direction, which runs
             under ``torch.no_grad``.
-        quirks: names out of ``impls.module_quirks.QUIRKS``.
+        quirks: names out of ``impls.conformance.modules.quirks.QUIRKS``.
         repeats: how often the call is made; the answers must be equal to the bit.
         seed: of parameters and inputs.
 
@@ -93,7 +93,7 @@ class ModuleCase:
         one_of("masked_rows policy", self.masked_rows, MASKED_ROWS)
         one_of("dtype", self.dtype, DTYPES)
         for name in self.quirks:
-            one_of("quirk", name, tuple(module_quirks.QUIRKS))
+            one_of("quirk", name, tuple(quirks.QUIRKS))
         for name in self.grad:
             one_of("input", name, self.wanted)
         for name in ("N_head", "c", "c_in", "c_z", "c_t"):
@@ -149,7 +149,7 @@ class ModuleCase:
         """The case with the same numbers in plain layout, called once, with all gradients if with any: its budget
         serves for both.
         """
-        values = tuple(name for name in self.quirks if name in module_quirks.VALUES)
+        values = tuple(name for name in self.quirks if name in quirks.VALUES)
         return self.with_(group="", quirks=values, repeats=1, grad=self.wanted if self.grad else ())
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -210,13 +210,13 @@ class ModuleCase:
         if self.operation == "msa_global_column" and not self.gated:
             out = (*self.batch, 1, self.R)
         inputs = ModuleInputs(parameters, arguments, draw((*out, self.c_in)))
-        inputs = module_quirks.values(self.quirks, inputs)
+        inputs = quirks.values(self.quirks, inputs)
 
         def place(x: Tensor) -> Tensor:
             return x.to(self.device, getattr(torch, self.dtype) if x.is_floating_point() else x.dtype)
 
         arguments = {name: place(x) for name, x in inputs.arguments.items()}
-        arguments = module_quirks.layouts(self.quirks, arguments)
+        arguments = quirks.layouts(self.quirks, arguments)
         parameters = {name: place(x) for name, x in inputs.parameters.items()}
         for name in set(self.grad) & set(arguments):
             arguments[name].requires_grad_()
@@ -297,7 +297,7 @@ def gates(base: ModuleCase) -> Iterator[ModuleCase]:
 
 def values(base: ModuleCase) -> Iterator[ModuleCase]:
     """Inputs that are tiny or far from zero, and parameters as at the start of training or far from there."""
-    for name in module_quirks.VALUES:
+    for name in quirks.VALUES:
         if name != "poison":
             yield base.with_(quirks=(name,))
             yield base.with_(quirks=(name,), mask="full_row", gated=True)
@@ -311,7 +311,7 @@ def poison(base: ModuleCase) -> Iterator[ModuleCase]:
 
 def layouts(base: ModuleCase) -> Iterator[ModuleCase]:
     """Views instead of contiguous tensors; and the same call three times."""
-    for name in module_quirks.LAYOUTS:
+    for name in quirks.LAYOUTS:
         yield base.with_(quirks=(name,), grad=())
         yield base.with_(quirks=(name,), mask="full_row")
     for grad in ((), base.wanted):
@@ -348,7 +348,7 @@ def random_module_case(rng: random.Random, **fixed: Any) -> ModuleCase:
         mask=rng.choice(MASK_KINDS),
         masked_rows=rng.choice(MASKED_ROWS),
         dtype=rng.choice(DTYPES_TRIED),
-        quirks=tuple(name for name in (*module_quirks.VALUES, *module_quirks.LAYOUTS)
+        quirks=tuple(name for name in (*quirks.VALUES, *quirks.LAYOUTS)
                      if name != "poison" and rng.random() < 0.08),
         seed=rng.randrange(2**31),
         **(sizes | {"c_z": max(3, sizes["c_z"])}),

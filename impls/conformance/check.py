@@ -24,15 +24,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from impls import report
-from impls.cases import Case, cases, few
-from impls.conformance import AnyCase, Verdict, judge, judge_parts
+from impls.conformance import report
+from impls.conformance.cases import Case, cases, few
+from impls.conformance.judge import AnyCase, Verdict, judge, judge_parts
+from impls.conformance.modules.cases import DTYPES_TRIED, ModuleCase, module_cases
+from impls.conformance.modules.judge import Subject, judge_module, judge_module_parts, over, subject
+from impls.conformance.shrink import fault, shrink_by, symptom
 from impls.interface import Backend, as_backend, get
 from impls.masks import MASKED_ROWS
-from impls.module_cases import DTYPES_TRIED, ModuleCase, module_cases
-from impls.module_conformance import Subject, judge_module, judge_module_parts, over, subject
 from impls.problem import DTYPES, OPERATIONS, Problem, one_of
-from impls.shrink import fault, shrink_by, symptom
 
 CASES_OF_A_FAMILY = 2
 FAILURES_SHRUNK = 4

@@ -14,7 +14,7 @@ from impls.cuda import assuming
 from impls.interface import Backend
 
 if TYPE_CHECKING:
-    from impls.contracts import Contract
+    from impls.conformance.contracts import Contract
 
 ASSUMED = (9, 0)
 INTRODUCTION = """# Backends: what they declare, and what running them showed

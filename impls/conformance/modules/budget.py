@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from impls.budget import Budget, gradients, largest
-from impls.module_cases import ModuleCase, ModuleInputs
+from impls.conformance.budget import Budget, gradients, largest
+from impls.conformance.modules.cases import ModuleCase, ModuleInputs
 from impls.reference_modules import SPECIFICATIONS
 
 SAMPLES = 8

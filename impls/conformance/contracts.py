@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 from torch.profiler import profile
 
-from impls import contracts_page
-from impls.budget import run
-from impls.cases import SHAPES, WIDTHS, Case, resized
-from impls.check import load
-from impls.conformance import Verdict, judge, judge_parts
+from impls.conformance import contracts_page
+from impls.conformance.budget import run
+from impls.conformance.cases import SHAPES, WIDTHS, Case, resized
+from impls.conformance.check import load
+from impls.conformance.judge import Verdict, judge, judge_parts
+from impls.conformance.quirks import LAYOUTS
 from impls.interface import Backend, get, names
 from impls.problem import DTYPES, CoreInputs
-from impls.quirks import LAYOUTS
 
 BASE = Case.of(SHAPES["triangle_starting"].with_(mask="random", direction="training"))
 """What the questions vary: a square of edges, since some kernels know nothing else."""

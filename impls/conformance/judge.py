@@ -1,7 +1,7 @@
 """Verdicts: what a backend answers to a case, held against the budget.
 
-The cases are those of ``impls.cases``, the budget that of ``impls.budget``; the tests and ``python -m impls check``
-both run what is here.
+The cases are those of ``impls.conformance.cases``, the budget that of ``impls.conformance.budget``; the tests and
+``python -m impls check`` both run what is here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from impls.budget import Budget, NoGradient, budget, run
-from impls.cases import Case, cases
+from impls.conformance.budget import Budget, NoGradient, budget, run
+from impls.conformance.cases import Case, cases
+from impls.conformance.modules.cases import ModuleCase
 from impls.interface import Backend, UnsupportedProblem
-from impls.module_cases import ModuleCase
 
 __all__ = ["AnyCase", "Case", "Check", "Verdict", "cases", "compare", "examine", "judge", "judge_parts"]
 

@@ -1,6 +1,6 @@
 """Ways in which a module's parameters and inputs differ from plain, contiguous, normally distributed numbers.
 
-As ``impls.quirks`` for the core: names and meanings stand in ``QUIRKS``, values first, then layouts.
+As ``impls.conformance.quirks`` for the core: names and meanings stand in ``QUIRKS``, values first, then layouts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from impls.quirks import window
+from impls.conformance.quirks import window
 
 if TYPE_CHECKING:
-    from impls.module_cases import ModuleInputs
+    from impls.conformance.modules.cases import ModuleInputs
 
 
 def values(names: tuple[str, ...], inputs: ModuleInputs) -> ModuleInputs:

@@ -19,11 +19,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from impls import evoformer
-from impls.budget import Budget
-from impls.conformance import Verdict, examine
+from impls.conformance.budget import Budget
+from impls.conformance.judge import Verdict, examine
+from impls.conformance.modules.budget import answer, module_budget
+from impls.conformance.modules.cases import SHAPES, ModuleCase
 from impls.interface import Backend, UnsupportedProblem
-from impls.module_budget import answer, module_budget
-from impls.module_cases import SHAPES, ModuleCase
 
 Call = Callable[..., Tensor]
 Form = Callable[[ModuleCase, dict[str, Tensor]], tuple[Call, dict[str, Tensor]]]

@@ -1,0 +1,1 @@
+"""The conformance kit for whole modules: the cases, the budgets and the verdicts."""
