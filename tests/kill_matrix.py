@@ -19,8 +19,7 @@ import torch
 from module_mutants import MODULE_MUTANTS
 from mutants import MUTANTS
 
-from impls.conformance.cases import cases
-from impls.conformance.check import sampled
+from impls.conformance.cases import GROUPS, cases
 from impls.conformance.judge import AnyCase, Verdict, judge
 from impls.conformance.modules.cases import module_cases
 from impls.conformance.modules.judge import judge_module
@@ -43,22 +42,22 @@ class Trial:
 
 
 def kernels() -> list[Trial]:
-    """The wrong kernels, each on all training cases."""
-    training = tuple(case for case in cases() if case.grad)
+    """The wrong kernels, each on all cases but the operations' own forward ones."""
+    tried = tuple(case for case in cases() if case.grad or case.kind in GROUPS)
     return [
-        Trial({"mutant": name}, mutant.dtypes, partial(judge, Backend(name, "a mutant", mutant.attend)), training)
+        Trial({"mutant": name}, mutant.dtypes, partial(judge, Backend(name, "a mutant", mutant.attend)), tried)
         for name, mutant in MUTANTS.items()
     ]
 
 
 def modules() -> list[Trial]:
-    """The wrong modules, in each operation in which they are wrong, on the cases of ``check --module --quick``."""
+    """The wrong modules, in each operation in which they are wrong."""
     return [
         Trial(
             {"mutant": name, "operation": operation},
             mutant.dtypes,
             partial(judge_module, mutant.subject),
-            tuple(sampled(list(module_cases((operation,))))),
+            module_cases((operation,)),
         )
         for name, mutant in MODULE_MUTANTS.items()
         for operation in mutant.operations

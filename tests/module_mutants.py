@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -386,3 +387,103 @@ class RoundedToBfloat16(Plain):
 class SecretlyFloat32(Plain):
     def core(self, q, k, v, bias, mask):
         return super().core(q.float(), k.float(), v.float(), None if bias is None else bias.float(), mask).double()
+
+
+# What outlives a call, and paths that are seldom taken
+
+
+@wrong_in()
+class WeightsPackedOnce(Plain):
+    """Without gradients the projections are packed at the first call, and stay as they were then."""
+
+    def forward(self, x, z=None, t=None, mask=None):
+        names = ("linear_q", "linear_k", "linear_v")
+        if torch.is_grad_enabled():
+            return super().forward(x, z, t, mask)
+        if not hasattr(self, "packed"):
+            self.packed = {name: getattr(self, name).weight.detach().clone() for name in names}
+        with torch.no_grad():
+            kept = {name: getattr(self, name).weight.clone() for name in names}
+            for name in names:
+                getattr(self, name).weight.data = self.packed[name]
+            out = super().forward(x, z, t, mask)
+            for name in names:
+                getattr(self, name).weight.data = kept[name]
+        return out
+
+
+@wrong_in(*BIASED)
+class PairBiasCachedByShape(Plain):
+    def pair_bias(self, x, z):
+        found = super().pair_bias(x, z)
+        if torch.is_grad_enabled():
+            return found
+        self.biases = getattr(self, "biases", {})
+        return self.biases.setdefault(found.shape, found)
+
+
+@wrong_in()
+class ResultInABuffer(Plain):
+    def forward(self, x, z=None, t=None, mask=None):
+        out = super().forward(x, z, t, mask)
+        if torch.is_grad_enabled():
+            return out
+        self.results = getattr(self, "results", {})
+        return self.results.setdefault(out.shape, torch.empty_like(out)).copy_(out)
+
+
+@wrong_in()
+class SavedInAWorkspace(Plain):
+    """What the backward pass needs lies where the next forward pass puts its own."""
+
+    def core(self, q, k, v, bias, mask):
+        self.space, order = getattr(self, "space", {}), itertools.count()
+
+        def kept(x):
+            key = (next(order), x.shape, x.dtype)
+            return self.space.setdefault(key, torch.empty_like(x)).copy_(x.detach())
+
+        with torch.autograd.graph.saved_tensors_hooks(kept, lambda x: x.clone()):
+            return super().core(q, k, v, bias, mask)
+
+
+@wrong_in(*NORMALISED)
+class NoGateInEvaluation(Plain):
+    def gate(self, m, raw, o):
+        return super().gate(m, raw, o) if self.training else 1.0
+
+
+@wrong_in("template_pointwise")
+class MaskForgottenForOneTemplate(Plain):
+    def forward(self, x, z=None, t=None, mask=None):
+        return super().forward(x, z, t, None if t.shape[-4] == 1 else mask)
+
+
+@wrong_in("msa_row", dtypes=("float32",))
+class PairGradientOfSixteenSequences(Plain):
+    def core(self, q, k, v, bias, mask):
+        S = q.shape[-4]
+        if S > 16 and bias is not None and bias.requires_grad:
+            bias = bias.expand(*bias.shape[:-4], S, *bias.shape[-3:])
+            first = (torch.arange(S) < 16)[:, None, None, None]
+            bias.register_hook(lambda dbias: dbias * first)
+        return super().core(q, k, v, bias, mask)
+
+
+@wrong_in(*BIASED, dtypes=("float32",))
+class PairBiasOfEightHeads(Plain):
+    def pair_bias(self, x, z):
+        found = super().pair_bias(x, z)
+        return found[..., torch.arange(self.N_head) % 8, :, :] if self.N_head > 8 else found
+
+
+@wrong_in("msa_column", dtypes=("float32",))
+class MaskOfTheFirstBlockForTheLast(Plain):
+    """Without gradients, residues are worked on in blocks of 64."""
+
+    def forward(self, x, z=None, t=None, mask=None):
+        R = x.shape[-2]
+        if not torch.is_grad_enabled() and mask is not None and R > 64:
+            mask = mask.clone()
+            mask[..., R // 64 * 64 :] = mask[..., : R % 64]
+        return super().forward(x, z, t, mask)

@@ -67,23 +67,35 @@ def budget(inputs: CoreInputs) -> Budget:
     )
 
 
-def run(attend: Backend | Callable[..., Tensor], inputs: CoreInputs) -> dict[str, Tensor]:
+def run(
+    attend: Backend | Callable[..., Tensor], inputs: CoreInputs, meanwhile: Callable[[], object] | None = None
+) -> dict[str, Tensor]:
     """``o``, and as ``dq``, ``dk``, ``dv``, ``dbias`` the gradients of the inputs that require one.
 
-    Raises NoGradient where o carries none to one of them.
+    If none does, under ``torch.no_grad``. ``meanwhile`` is called between the passes, and the backward pass then made
+    twice: what a call needs later, or has given away, must not lie where another call writes. Raises NoGradient where o
+    carries no gradient to an input, TypeError where it is no tensor.
     """
     q, k, v, bias, mask, cotangent = inputs
-    o = attend(q, k, v, bias, mask)
     wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
-    return {"o": o.detach(), **gradients("o", o, wanted, cotangent)}
+    with torch.set_grad_enabled(bool(wanted)):
+        o = attend(q, k, v, bias, mask)
+        if not isinstance(o, Tensor):
+            raise TypeError(f"returned a {type(o).__name__}; expected one tensor")
+        others = meanwhile() if meanwhile else None  # kept alive until the end
+        found = {"o": o.detach(), **gradients("o", o, wanted, cotangent, again=meanwhile is not None)}
+        del others
+    return found
 
 
 class NoGradient(RuntimeError):
     """An output does not depend, for autograd, on something that a gradient is wanted of."""
 
 
-def gradients(name: str, output: Tensor, wanted: Mapping[str, Tensor], cotangent: Tensor) -> dict[str, Tensor]:
-    """The gradient of each tensor wanted, with ``d`` before its name.
+def gradients(
+    name: str, output: Tensor, wanted: Mapping[str, Tensor], cotangent: Tensor, *, again: bool = False
+) -> dict[str, Tensor]:
+    """The gradient of each tensor wanted, with ``d`` before its name; ``again``: of a second backward pass.
 
     Raises NoGradient, naming those to which ``output`` (called ``name``) carries none.
     """
@@ -91,7 +103,10 @@ def gradients(name: str, output: Tensor, wanted: Mapping[str, Tensor], cotangent
         return {}
     found: tuple[Tensor | None, ...] = (None,) * len(wanted)
     if output.requires_grad:
-        found = torch.autograd.grad(output, tuple(wanted.values()), cotangent, allow_unused=True)
+        for retain in (True, False)[not again :]:
+            found = torch.autograd.grad(
+                output, tuple(wanted.values()), cotangent, allow_unused=True, retain_graph=retain
+            )
     present = {f"d{key}": x for key, x in zip(wanted, found, strict=True) if x is not None}
     if missing := [key for key in wanted if f"d{key}" not in present]:
         raise NoGradient(f"{name} carries no gradient to {', '.join(missing)}")

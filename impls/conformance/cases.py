@@ -21,7 +21,19 @@ from impls.masks import make_mask
 from impls.problem import DIRECTIONS, DTYPES, MASK_KINDS, OPERATIONS, CoreInputs, CoreProblem, Problem, one_of
 
 LEAVES = ("q", "k", "v", "bias")
-GROUPS = ("lengths", "widths", "cross", "shared_kv", "bias_axes", "layouts", "values", "gradients", "batches", "empty")
+GROUPS = (
+    "lengths",
+    "widths",
+    "cross",
+    "shared_kv",
+    "bias_axes",
+    "layouts",
+    "values",
+    "gradients",
+    "batches",
+    "heads",
+    "empty",
+)
 KINDS = OPERATIONS + GROUPS
 
 
@@ -35,7 +47,8 @@ class Case:
         mask: one of MASK_KINDS; the mask has a row for each element of ``batch``.
         grad: which of q, k, v, bias a gradient is wanted of; of none in the forward direction.
         quirks: names out of ``impls.conformance.quirks.QUIRKS``.
-        repeats: how often the call is made; the answers must be equal to the bit.
+        repeats: how often the call is made, if more than once with a call on other inputs in between and a second
+            backward pass; the answers must be equal to the bit.
         seed: of the inputs.
 
     Raises ValueError for an unknown name (suggesting the nearest) and where CoreProblem does.
@@ -152,12 +165,6 @@ CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5)
 """Numbers of queries and keys that differ; the last two exceed the key chunk of 4096 that a known kernel gets wrong."""
 
 
-def operation_cases() -> Iterator[Case]:
-    """Every operation x dtype x mask kind x direction."""
-    for operation, dtype, mask, direction in itertools.product(OPERATIONS, DTYPES, MASK_KINDS, DIRECTIONS):
-        yield Case.of(SHAPES[operation].with_(dtype=dtype, mask=mask, direction=direction))
-
-
 ROW = Case("msa_row", (2, 3), 4, 17, 17, 8, (2, 1, 4, 17, 17), "random", grad=LEAVES)
 COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 """What the groups vary: a problem with a pair bias, and one without."""
@@ -165,7 +172,7 @@ COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 
 def cases() -> tuple[Case, ...]:
     """Every operation x dtype x mask kind x direction, then the groups, which are all in training."""
-    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, empty)
+    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, empty)
     return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
 
 
@@ -216,12 +223,17 @@ def cross() -> Iterator[Case]:
     """More queries than keys, and the reverse."""
     for case, (Q, K) in itertools.product(each("cross", ("float32", "bfloat16")), CROSS):
         yield resized(case, Q=Q, K=K)
+    for case in each("cross", ("float32", "bfloat16"), both=False):
+        for bias_shape in ((2, 1, 4, 1, 33), (1, 1, 4, 41, 1)):
+            yield case.with_(Q=41, K=33, bias_shape=bias_shape)
 
 
 def shared_kv() -> Iterator[Case]:
     """Keys and values of one head for all, as in global attention."""
     for case, Q in itertools.product(each("shared_kv"), (1, 7)):
         yield resized(case, Q=Q).with_(H_kv=1)
+    for case, H in itertools.product(each("shared_kv"), (6, 12)):
+        yield resized(case, H=H).with_(H_kv=1)
 
 
 def bias_axes() -> Iterator[Case]:
@@ -230,9 +242,13 @@ def bias_axes() -> Iterator[Case]:
     for spans in itertools.product((False, True), repeat=5):
         shape = tuple(n if span else 1 for n, span in zip(full, spans, strict=True))
         yield ROW.with_(kind="bias_axes", bias_shape=shape)
+        for dtype in ("float32", "bfloat16"):  # several blocks, the last in part
+            yield resized(ROW.with_(kind="bias_axes", bias_shape=shape, dtype=dtype), Q=41, K=70)
         yield ROW.with_(
             kind="bias_axes", bias_shape=shape, dtype="bfloat16", bias_dtype="float32", quirks=("low_rank",)
         )
+    for case in each("bias_axes", both=False):
+        yield resized(case, H=12)
 
 
 def layouts() -> Iterator[Case]:
@@ -243,6 +259,7 @@ def layouts() -> Iterator[Case]:
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
         yield case.with_(repeats=3)
+        yield case.with_(repeats=3, grad=())
 
 
 def values() -> Iterator[Case]:
@@ -254,13 +271,15 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=(quirk,))
         for Q, K in ((64, 64), (1, 128)):
             yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
-        yield case.with_(quirks=("poison",), mask="full_row")
-        yield case.with_(quirks=("poison", "margins"), mask="padding")
+        for grad in (case.grad, ()):
+            yield case.with_(quirks=("poison",), mask="full_row", grad=grad)
+            yield case.with_(quirks=("poison", "margins"), mask="padding", grad=grad)
         yield case.with_(quirks=("quiet",), mask="full_row")
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
             yield case.with_(quirks=(quirk,), mask="none")
+        yield case.with_(quirks=("offset", "margins"))
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
         if case.dtype in ("bfloat16", "float16"):
             yield case.with_(bias_dtype="float32")
@@ -281,8 +300,18 @@ def batches() -> Iterator[Case]:
         yield case.with_(batch=(), bias_shape=(4, 17, 17))
         yield case.with_(batch=(2, 1, 3), bias_shape=(2, 1, 1, 4, 17, 17))
         yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
+        yield case.with_(grad=())
+    yield ROW.with_(kind="batches", batch=(1, 130), bias_shape=(1, 1, 4, 17, 17))  # a bias shared by more than a block
     for n in (65535, 65536):
         yield Case("batches", (n,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
+
+
+def heads() -> Iterator[Case]:
+    """Numbers of heads up to those of published models."""
+    for case, H in itertools.product(each("heads"), (1, 2, 8, 12, 16)):
+        yield resized(case, H=H)
+    for case in each("heads"):
+        yield resized(case, H=7).with_(H_kv=1)
 
 
 def empty() -> Iterator[Case]:

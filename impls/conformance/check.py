@@ -17,6 +17,7 @@ import itertools
 import random
 import sys
 from collections.abc import Callable, Collection
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -135,7 +136,7 @@ def chosen_of_module(
 
 
 def sampled(everything: list[C]) -> list[C]:
-    """Two cases of every kind, family and dtype, masked and in training where there are such."""
+    """Of every kind, family and dtype two cases, masked and in training where there are such, and a forward one."""
     families: dict[tuple[str, str, str], list[C]] = {}
     for case in everything:
         families.setdefault((case.kind, case.family, case.dtype), []).append(case)
@@ -143,8 +144,9 @@ def sampled(everything: list[C]) -> list[C]:
     kept = []
     for family in families.values():
         rng.shuffle(family)
-        family.sort(key=lambda case: (case.mask != "full_row", not case.grad))
+        family.sort(key=lambda case: (not case.grad, case.mask != "full_row"))
         kept += family[:CASES_OF_A_FAMILY]
+        kept += [case for case in family[CASES_OF_A_FAMILY:] if not case.grad][:1]
     return kept
 
 
@@ -161,12 +163,27 @@ def check(
     """
     verdicts: dict[AnyCase, Verdict] = {}
     threads = torch.get_num_threads()
-    for n, case in enumerate(selection):
-        progress(n, case)
-        torch.set_num_threads(threads if case.repeats > 1 else 1)
-        verdicts |= {verdict.case: verdict for verdict in examination.parts(case)}
-    torch.set_num_threads(threads)
-    return report.Report(target, tuple(verdicts.values()), at_their_smallest(examination, list(verdicts.values())))
+    try:
+        with redirect_stdout(sys.stderr):  # what a kernel prints is no part of the report
+            for n, case in enumerate(selection):
+                progress(n, case)
+                torch.set_num_threads(threads if case.repeats > 1 else 1)
+                verdicts |= {verdict.case: verdict for verdict in examination.parts(case)}
+            torch.set_num_threads(threads)
+            smallest = at_their_smallest(examination, list(verdicts.values()))
+    except KeyboardInterrupt:
+        raise Interrupted(report.Report(target, tuple(verdicts.values()), ())) from None
+    finally:
+        torch.set_num_threads(threads)
+    return report.Report(target, tuple(verdicts.values()), smallest)
+
+
+class Interrupted(Exception):
+    """Ctrl-C; ``so_far`` is the report on what was judged by then."""
+
+    def __init__(self, so_far: report.Report) -> None:
+        super().__init__("interrupted")
+        self.so_far = so_far
 
 
 def at_their_smallest(examination: Examination, verdicts: list[Verdict]) -> tuple[Verdict, ...]:
@@ -232,7 +249,12 @@ def main(options: argparse.Namespace) -> int:
         print(f"{options.target}: {error}", file=sys.stderr)
         return 2
     command = f"--module {options.target}" if options.module else options.target
-    result = check(examination, command, selection, progress(len(selection)))
+    try:
+        result = check(examination, command, selection, progress(len(selection)))
+    except Interrupted as stopped:
+        print(report.as_json(stopped.so_far) if options.json else report.as_text(stopped.so_far))
+        print(f"interrupted after {len(stopped.so_far.verdicts)} of {len(selection)} cases", file=sys.stderr)
+        return 130
     print(report.as_json(result) if options.json else report.as_text(result))
     if options.html:
         options.html.write_text(report.as_html(result))

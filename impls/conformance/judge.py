@@ -16,10 +16,13 @@ from torch import Tensor
 from impls.conformance.budget import Budget, NoGradient, budget, run
 from impls.conformance.cases import Case, cases
 from impls.conformance.modules.cases import ModuleCase
+from impls.conformance.surroundings import kept
 from impls.interface import Backend, UnsupportedProblem
 
 __all__ = ["AnyCase", "Case", "Check", "Verdict", "cases", "compare", "examine", "judge", "judge_parts"]
 
+LONGEST = 500
+"""Characters that are kept of an error's message."""
 AnyCase = Case | ModuleCase
 
 
@@ -68,10 +71,16 @@ def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
         return Verdict(case, "declined", tuple(reasons))
-    inputs = case.inputs()
+    inputs, meanwhile = case.inputs(), None
     given = {name: x for name, x in inputs._asdict().items() if x is not None}
+    if case.repeats > 1 and not backend.traits.compiles:  # compiled code may reuse buffers in its backward pass
+        q, k, v, bias, mask, _ = case.with_(seed=case.seed + 1).inputs()
+
+        def meanwhile() -> Tensor:
+            return backend(q, k, v, bias, mask)
+
     return examine(
-        case, _budget(case), given, lambda: run(backend, inputs), like=inputs.q,
+        case, _budget(case), given, lambda: run(backend, inputs, meanwhile), like=inputs.q,
         deterministic=backend.traits.deterministic,
     )  # fmt: skip
 
@@ -93,23 +102,30 @@ def examine(
     if unclear := [name for name, error in expected.eager.items() if not error < torch.inf]:
         return Verdict(case, "not_judged", (f"eager itself is not finite in {', '.join(unclear)}",))
     before = {name: (_storage(x).clone(), x._version) for name, x in given.items()}
+    changed: list[str] = []
     try:
-        answers = [call() for _ in range(case.repeats)]
-        torch.get_device_module(case.device).synchronize()  # on a GPU, a fault may come to light only here
+        with kept(changed):
+            answers = [call() for _ in range(case.repeats)]
+            torch.get_device_module(case.device).synchronize()  # on a GPU, a fault may come to light only here
     except UnsupportedProblem as reason:
         return Verdict(case, "declined", (str(reason),))
     except NoGradient as reason:
         return Verdict(case, "failed", (str(reason),))
-    except Exception as error:
-        return Verdict(case, "failed", (f"raised {type(error).__name__}: {str(error).strip()}",))
+    except (Exception, SystemExit) as error:
+        return Verdict(case, "failed", (f"raised {type(error).__name__}: {str(error).strip()[:LONGEST]}",))
 
-    answer, reasons = answers[0], []
+    answer, reasons = answers[0], [f"{setting} was changed" for setting in changed]
     for name, (storage, version) in before.items():
         if given[name]._version != version or not torch.equal(_storage(given[name]), storage):
             reasons.append(f"{name} was modified")
     name, output = next(iter(answer.items()))
-    if output.shape != like.shape or output.dtype != like.dtype or output.device != like.device:
-        described = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (output, like))
+    if (output.shape, output.dtype, output.device, output.layout) != (
+        like.shape, like.dtype, like.device, torch.strided,
+    ):  # fmt: skip
+        described = (
+            f"{tuple(x.shape)} {x.dtype} on {x.device}{' (sparse)' * (x.layout != torch.strided)}"
+            for x in (output, like)
+        )
         return Verdict(case, "failed", (*reasons, "{} is {}; expected {}".format(name, *described)))
     for name, first in answer.items():
         if deterministic and not all(torch.equal(_bits(other[name]), _bits(first)) for other in answers[1:]):

@@ -78,10 +78,10 @@ def _around(inputs: CoreInputs, center: float) -> CoreInputs:
 
 @quirk
 def offset(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """A constant of up to +-1e4 on each row of the bias: it changes no answer, and costs digits of the logits."""
+    """A constant of up to +-3e4 on each row of the bias: it changes no answer, and costs digits of the logits."""
     if inputs.bias is None:
         return inputs
-    constants = torch.rand(inputs.bias[..., :1].shape, generator=generator) * 2e4 - 1e4
+    constants = torch.rand(inputs.bias[..., :1].shape, generator=generator) * 6e4 - 3e4
     return inputs._replace(bias=inputs.bias + constants.to(inputs.bias))
 
 

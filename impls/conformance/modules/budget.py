@@ -68,19 +68,27 @@ def specification(case: ModuleCase, eps: float = 0.0) -> Call:
     return partial(SPECIFICATIONS[case.operation], **options)
 
 
-def answer(call: Call, inputs: ModuleInputs, grad: tuple[str, ...]) -> dict[str, Tensor]:
+def answer(
+    call: Call, inputs: ModuleInputs, grad: tuple[str, ...], meanwhile: Callable[[], object] | None = None
+) -> dict[str, Tensor]:
     """``out = call(parameters, **arguments)``, and the wanted gradients, ``d`` before the name of each.
 
     Gradients of parameters are of ``inputs.parameters`` themselves. Without any the call is made under
-    ``torch.no_grad``. Raises NoGradient where the output carries none to something wanted.
+    ``torch.no_grad``. ``meanwhile`` is as in ``impls.conformance.budget.run``. Raises NoGradient where the output
+    carries none to something wanted, TypeError where it is no tensor.
     """
     parameters, arguments, cotangent = inputs
     with torch.set_grad_enabled(bool(grad)):
         for x in parameters.values():
             x.requires_grad_("parameters" in grad or not grad)
         out = call(parameters, **arguments)
+        if not isinstance(out, Tensor):
+            raise TypeError(f"returned a {type(out).__name__}; expected one tensor")
+        others = meanwhile() if meanwhile else None  # kept alive until the end
     wanted = leaves(inputs, grad)
-    return {"out": out.detach(), **gradients("out", out, wanted, cotangent)}
+    found = {"out": out.detach(), **gradients("out", out, wanted, cotangent, again=meanwhile is not None)}
+    del others
+    return found
 
 
 def leaves(inputs: ModuleInputs, grad: tuple[str, ...]) -> dict[str, Tensor]:

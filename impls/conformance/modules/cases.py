@@ -59,7 +59,8 @@ class ModuleCase:
         grad: which of x, z, t and parameters a gradient is wanted of; of none in the forward direction, which runs
             under ``torch.no_grad``.
         quirks: names out of ``impls.conformance.modules.quirks.QUIRKS``.
-        repeats: how often the call is made; the answers must be equal to the bit.
+        repeats: how often the call is made, if more than once after one with other weights, with a call on other inputs
+            in between and a second backward pass; the answers must be equal to the bit.
         seed: of parameters and inputs.
 
     Raises ValueError for an unknown name (suggesting the nearest) or a size that cannot be.
@@ -244,7 +245,9 @@ SHAPES = {
 
 ATTENDED = dict(zip(OPERATIONS, ("R", "S", "S", "R", "R", "T"), strict=True))
 LENGTHS = (1, 2, 3, 8, 16, 17, 33)
-WIDTHS = ((1, 1, 3), (3, 1, 5), (5, 3, 16), (16, 2, 24), (32, 5, 7))
+MANY = 130
+"""More than a block of any usual size, and no multiple of one."""
+WIDTHS = ((1, 1, 3), (3, 1, 5), (5, 3, 16), (16, 2, 24), (32, 5, 7), (2, 12, 5))
 """A head's width, the number of heads, and the channels of x."""
 
 
@@ -262,13 +265,17 @@ def module_cases(operations: Iterable[str] = OPERATIONS) -> tuple[ModuleCase, ..
 
 
 def lengths(base: ModuleCase) -> Iterator[ModuleCase]:
-    """Lengths of the attended axis, and no more than one of what attends along it."""
+    """Lengths of the attended axis, with nothing to attend to as well; and one, or many, that attend along it."""
     attended = ATTENDED[base.operation]
     for n in LENGTHS if base.dtype == "float32" else LENGTHS[:-1]:
         yield base.with_(**{attended: n})
+    for n in (1, 2):
+        yield base.with_(**{attended: n}, mask="full_row")
     for other in ("S", "R"):
         if other in AXES[base.operation] and other != attended:
             yield base.with_(**{other: 1})
+            for grad in (base.wanted, ()) if base.dtype == "float32" and "T" not in AXES[base.operation] else ():
+                yield base.with_(**{other: MANY}, grad=grad)
 
 
 def widths(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -280,7 +287,9 @@ def widths(base: ModuleCase) -> Iterator[ModuleCase]:
 def batches(base: ModuleCase) -> Iterator[ModuleCase]:
     """No leading axes, and three of them."""
     for batch in ((), (3,), (2, 1, 3)):
-        yield base.with_(batch=batch, mask="full_row", repeats=2)
+        for grad in (base.wanted, ()):
+            yield base.with_(batch=batch, mask="full_row", repeats=2, grad=grad)
+    yield base.with_(batch=(3,), **{ATTENDED[base.operation]: 1}, mask="full_row")
 
 
 def gradients(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -319,9 +328,16 @@ def layouts(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
-    """An input too large to be worked on as a whole: 800,000 numbers, forward."""
-    if base.operation == "msa_global_column" and base.dtype == "float32":
+    """More heads, sequences or residues than are worked on at once; 800,000 numbers, forward."""
+    if base.dtype != "float32":
+        return
+    if base.operation == "msa_global_column":
         yield base.with_(batch=(), S=3, R=1025, c_in=257, grad=())
+    for other in ("S", "R"):
+        if other in AXES[base.operation] and other != ATTENDED[base.operation] and "T" not in AXES[base.operation]:
+            for grad in (base.wanted, ()):
+                yield base.with_(batch=(), **{other: MANY}, grad=grad)
+    yield base.with_(N_head=12)
 
 
 def empty(base: ModuleCase) -> Iterator[ModuleCase]:

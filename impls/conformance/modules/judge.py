@@ -4,7 +4,8 @@ A module is given as a *builder* or as a *function*:
 
 - a builder makes the module: ``MSARowAttentionWithPairBias(c_m, c_z, c=..., N_head=...)``, and whatever else is called
   as the class of its operation in ``impls.evoformer`` is. ``gated`` is given only where it is not the operation's own
-  default. The module's ``state_dict`` has our names, and its calls are ours: ``module(x, z=..., mask=...)``.
+  default. The module's ``state_dict`` has our names, and its calls are ours: ``module(x, z=..., mask=...)``. It is in
+  training mode where a gradient is wanted, and otherwise not.
 - a function computes it: ``f(parameters, x, z=None, mask=None, *, N_head)``, with parameters by our names.
 """
 
@@ -12,17 +13,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from impls import evoformer
 from impls.conformance.budget import Budget
 from impls.conformance.judge import Verdict, examine
 from impls.conformance.modules.budget import answer, module_budget
-from impls.conformance.modules.cases import SHAPES, ModuleCase
+from impls.conformance.modules.cases import SHAPES, ModuleCase, ModuleInputs
 from impls.interface import Backend, UnsupportedProblem
 
 Call = Callable[..., Tensor]
@@ -107,6 +110,7 @@ def _module_of(
     like = next(iter(parameters.values()))
     module = build(*widths, **options).to(like.device, like.dtype)
     module.load_state_dict(parameters)
+    module.train(bool(case.grad))
 
     def call(parameters: dict[str, Tensor], **arguments: Tensor) -> Tensor:
         return module(**arguments)
@@ -137,14 +141,34 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
             raise UnsupportedProblem(str(reason)) from reason
 
     inputs = inputs._replace(parameters=parameters)
+    meanwhile = None
+    if case.repeats > 1:
+        other = case.with_(seed=case.seed + 1).inputs()
+        remember(call, inputs, other)
+
+        def meanwhile() -> Tensor:
+            return call(parameters, **other.arguments)
+
     return examine(
         case,
         _budget(case.at_heart()),
-        {**inputs.arguments, **parameters},
-        lambda: answer(call, inputs, case.grad),
+        {**inputs.arguments, **parameters, "the cotangent": inputs.cotangent},
+        lambda: answer(call, inputs, case.grad, meanwhile),
         like=inputs.cotangent,
         deterministic=subject.deterministic,
     )
+
+
+@torch.no_grad()
+def remember(call: Call, inputs: ModuleInputs, other: ModuleInputs) -> None:
+    """Call the module with other weights on other inputs: what it keeps of them must not come back."""
+    before = {name: x.clone() for name, x in inputs.parameters.items()}
+    for weights in (other.parameters, before):
+        for name, x in inputs.parameters.items():
+            x.copy_(weights[name])
+        if weights is not before:
+            with suppress(Exception):
+                call(inputs.parameters, **other.arguments)
 
 
 def judge_module_parts(subject: Subject, case: ModuleCase) -> list[Verdict]:
