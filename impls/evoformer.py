@@ -89,7 +89,10 @@ class _Attention(nn.Module):
 
     def out(self, x: Float[Tensor, "*B L c_q"], o: Float[Tensor, "*B #L H*c"]) -> Float[Tensor, "*B #L c_q"]:
         """Gate by x and project back (lines 5 and 7 of algorithm 7)."""
-        return self.linear_o(o if self.linear_g is None else torch.sigmoid_(self.linear_g(x)) * o)
+        if self.linear_g is None:
+            return self.linear_o(o)
+        gate = self.linear_g(x)
+        return self.linear_o(torch.sigmoid(gate, out=None if gate.requires_grad else gate) * o)
 
     def _heads(self, x: Float[Tensor, "*B L H*c"], axis: int) -> Float[Tensor, "*B H L c"]:
         return x.unflatten(-1, (self.N_head, -1)).movedim(axis - 1, -2)
