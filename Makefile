@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make bench    measure the current commit at quick effort and publish the site (about 8 minutes on 2 cores)"
+	@echo "make bench    measure the current commit at quick effort and publish the site (about 7 minutes on 2 cores)"
 	@echo "make test     prove every backend against the float64 specification, and test the rest"
 	@echo "make fuzz     random problems over every backend for MINUTES=10; what fails is shrunk and printed"
 	@echo "make compare  backends side by side on a few AlphaFold shapes, grouped by problem (pytest-benchmark)"
