@@ -156,7 +156,7 @@ class Logits:
         self, q: Float[Tensor, "NH i c"], k: Float[Tensor, "NH j c"], n: slice, i: slice, j: slice
     ) -> Float[Tensor, "NH i j"]:
         shape = (*q.shape[:2], k.shape[1])
-        s = torch.bmm(q * q.shape[-1] ** -0.5, k.mT, out=self.scratch[: math.prod(shape)].view(shape))
+        s = self.scratch[: math.prod(shape)].view(shape).baddbmm_(q, k.mT, beta=0, alpha=q.shape[-1] ** -0.5)
         by_entry = s.unflatten(0, (n.stop - n.start, -1))
         if self.bias is not None:  # added last: beside a large bias the products would lose their digits one by one
             by_entry.add_(meeting(self.bias, n, ALL, i, j))
