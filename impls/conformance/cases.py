@@ -254,7 +254,7 @@ def bias_axes() -> Iterator[Case]:
 def layouts() -> Iterator[Case]:
     """Views instead of contiguous tensors; and the same call three times."""
     for case in each("layouts"):
-        for quirk in ("heads_last", "packed", "strided", "margins", "expanded"):
+        for quirk in ("cropped", "heads_last", "packed", "strided", "margins", "expanded"):
             yield case.with_(quirks=(quirk,))
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
@@ -275,11 +275,16 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=("poison",), mask="full_row", grad=grad)
             yield case.with_(quirks=("poison", "margins"), mask="padding", grad=grad)
         yield case.with_(quirks=("quiet",), mask="full_row")
+        for K in (40, 384):  # whole blocks of masked keys, and valid ones behind them
+            yield resized(case, Q=17, K=K).with_(quirks=("hole",))
+        yield resized(case, Q=17, K=384).with_(quirks=("hole", "margins"))
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
             yield case.with_(quirks=(quirk,), mask="none")
         yield case.with_(quirks=("offset", "margins"))
+        for quirks_ in (("rising",), ("rising", "margins")):
+            yield resized(case, Q=17, K=384).with_(quirks=quirks_)
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
         if case.dtype in ("bfloat16", "float16"):
             yield case.with_(bias_dtype="float32")

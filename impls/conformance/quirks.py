@@ -16,7 +16,7 @@ from impls.problem import CoreInputs
 
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
-LAYOUTS = ("heads_last", "packed", "strided", "margins", "expanded", "low_rank")
+LAYOUTS = ("cropped", "heads_last", "packed", "strided", "margins", "expanded", "low_rank")
 """The quirks that change where numbers stand and not what they are."""
 
 
@@ -147,6 +147,25 @@ def quiet(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A bias that rises by 40 along the keys: every block of keys has a larger maximum than those before it."""
+    if inputs.bias is None:
+        return inputs
+    slope = torch.linspace(-20, 20, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
+    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+
+
+@quirk
+def hole(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The first and the last row of the mask are valid, the others from one eighth of the keys to seven are not."""
+    if inputs.mask is None or not inputs.mask.numel():
+        return inputs
+    rows = torch.ones_like(inputs.mask).view(-1, inputs.mask.shape[-1])
+    rows[1:-1, rows.shape[-1] // 8 : rows.shape[-1] * 7 // 8] = False
+    return inputs._replace(mask=rows.view(inputs.mask.shape))
+
+
+@quirk
 def one_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """One mask for all but the first leading axis, as the templates have."""
     if inputs.mask is None:
@@ -182,6 +201,21 @@ def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     together = torch.stack([getattr(inputs, name).transpose(-2, -3) for name in names], -3)
     slices = (x.transpose(-2, -3) for x in together.unbind(-3))
     return inputs._replace(**dict(zip(names, slices, strict=True)))
+
+
+@quirk
+def cropped(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The last leading axis is cropped out of a longer one, so that the leading axes are no single one; NaN beside."""
+
+    def crop(x: Tensor | None, axis: int) -> Tensor | None:
+        if x is None or x.dim() < -axis:
+            return x
+        shape = [n + 3 if i == x.dim() + axis else n for i, n in enumerate(x.shape)]
+        big = x.new_full(shape, True if x.dtype == torch.bool else torch.nan)
+        return big.narrow(axis, 0, x.shape[axis]).copy_(x)
+
+    cropped = {name: crop(x, -2 if name == "mask" else -4) for name, x in inputs._asdict().items()}
+    return CoreInputs(**cropped)  # type: ignore[arg-type]
 
 
 @quirk

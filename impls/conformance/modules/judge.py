@@ -5,7 +5,7 @@ A module is given as a *builder* or as a *function*:
 - a builder makes the module: ``MSARowAttentionWithPairBias(c_m, c_z, c=..., N_head=...)``, and whatever else is called
   as the class of its operation in ``impls.evoformer`` is. ``gated`` is given only where it is not the operation's own
   default. The module's ``state_dict`` has our names, and its calls are ours: ``module(x, z=..., mask=...)``. It is in
-  training mode where a gradient is wanted, and otherwise not.
+  training mode where a gradient is wanted and otherwise not, and the other way round in the groups OTHER_MODE.
 - a function computes it: ``f(parameters, x, z=None, mask=None, *, N_head)``, with parameters by our names.
 """
 
@@ -28,6 +28,8 @@ from impls.conformance.modules.budget import answer, module_budget
 from impls.conformance.modules.cases import SHAPES, ModuleCase, ModuleInputs
 from impls.interface import Backend, UnsupportedProblem
 
+OTHER_MODE = ("gradients", "batches")
+"""Groups in which a module is in training mode without gradients, and not with them, as design and recycling do."""
 Call = Callable[..., Tensor]
 Form = Callable[[ModuleCase, dict[str, Tensor]], tuple[Call, dict[str, Tensor]]]
 
@@ -110,7 +112,7 @@ def _module_of(
     like = next(iter(parameters.values()))
     module = build(*widths, **options).to(like.device, like.dtype)
     module.load_state_dict(parameters)
-    module.train(bool(case.grad))
+    module.train(bool(case.grad) != (case.group in OTHER_MODE))
 
     def call(parameters: dict[str, Tensor], **arguments: Tensor) -> Tensor:
         return module(**arguments)
@@ -161,14 +163,15 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
 
 @torch.no_grad()
 def remember(call: Call, inputs: ModuleInputs, other: ModuleInputs) -> None:
-    """Call the module with other weights on other inputs: what it keeps of them must not come back."""
-    before = {name: x.clone() for name, x in inputs.parameters.items()}
-    for weights in (other.parameters, before):
-        for name, x in inputs.parameters.items():
-            x.copy_(weights[name])
-        if weights is not before:
+    """Call the module with other weights and inputs in the very same tensors: what it keeps must not come back."""
+    tensors, others = {**inputs.parameters, **inputs.arguments}, {**other.parameters, **other.arguments}
+    before = {name: x.clone() for name, x in tensors.items()}
+    for values, names in ((others, tensors), (before, inputs.parameters), (before, inputs.arguments)):
+        for name in names:
+            tensors[name].copy_(values[name])
+        if names is not inputs.arguments:
             with suppress(Exception):
-                call(inputs.parameters, **other.arguments)
+                call(inputs.parameters, **inputs.arguments)
 
 
 def judge_module_parts(subject: Subject, case: ModuleCase) -> list[Verdict]:
