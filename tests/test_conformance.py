@@ -260,3 +260,11 @@ def test_axes_differ_so_that_exchanging_two_shows(problem: impls.Problem) -> Non
 def test_inputs_are_the_same_each_time_and_differ_by_seed() -> None:
     assert torch.equal(CASE.inputs().q, CASE.inputs().q)
     assert not torch.equal(CASE.inputs().q, CASE.with_(seed=1).inputs().q)
+
+
+def test_a_kernel_that_ends_the_program_is_a_failure() -> None:
+    def leaving(q, k, v, bias, mask):
+        raise SystemExit(0)
+
+    for repeats in (1, 3):
+        assert judge(kernel(leaving), CASE.with_(repeats=repeats)).reasons == ("raised SystemExit: 0",)

@@ -17,8 +17,8 @@ from benchmarks.instrument import choice, machine
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.effort import EFFORTS
-from benchmarks.instrument.findings import Finding, by_problem, merge, rounded
-from benchmarks.instrument.sweep import OPENMP, is_under, memory_limit
+from benchmarks.instrument.findings import MEASURED, Finding, by_problem, merge, rounded
+from benchmarks.instrument.sweep import OPENMP, WrongImplsError, is_under, memory_limit
 from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
 
 TURN = 0.02
@@ -91,7 +91,7 @@ class Duel:
 
     def ended(self, outcome: Outcome) -> bool:
         """Whether nothing more can be learned of it: one side cannot do it."""
-        return any(proof.status and proof.status not in ("ok", "inaccurate") for proof in outcome.proofs.values())
+        return any(proof.status and proof.status not in MEASURED for proof in outcome.proofs.values())
 
     @contextmanager
     def launched(self, second: str) -> Iterator[dict[str, WorkerProcess]]:
@@ -125,8 +125,6 @@ class Duel:
 
     def greet(self, role: str, worker: WorkerProcess) -> None:
         """Make sure of what the worker measures."""
-        from benchmarks.instrument.sweep import WrongImplsError
-
         said = worker.ask({"do": "hello"}, EFFORT.patience)
         if not is_under(said["impls"], str(self.sides[role].folder)):
             raise WrongImplsError(f"the {role} worker imports {said['impls']}, not {self.sides[role].folder}'s impls")

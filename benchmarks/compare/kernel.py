@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.instrument import choice, journal
 from benchmarks.instrument.cells import Selection
 from benchmarks.instrument.effort import EFFORTS
+from benchmarks.instrument.findings import MEASURED
 from benchmarks.instrument.origin import Origin
 from benchmarks.instrument.sweep import Sweep, size
 from benchmarks.instrument.workers import WorkerFailedError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Record = dict[str, Any]
-MEASURED = ("ok", "inaccurate")
 FAILED = ("crashed", "oom", "timeout")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.compare.paired import Estimate, Launch, estimate, verdict
+from benchmarks.compare.paired import LOOKS, Estimate, Launch, estimate, verdict
+from benchmarks.instrument.findings import MEASURED
 
-MEASURED = ("ok", "inaccurate")
 LEADING = 3
 ERROR_GROWTH, TELLING_ERROR = 1.5, 0.5
 """An error that grows by so much, and takes up so much of its budget, fails a comparison."""
@@ -42,7 +42,7 @@ class Outcome:
 
     def look(self) -> None:
         """Estimate anew, if there are launches enough."""
-        if len(self.launches) >= 4:
+        if len(self.launches) >= LOOKS[0]:
             self.estimate = estimate(self.launches)
 
     def judge(self, real: bool, margin: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
 def milliseconds(launches: Sequence[Launch], role: str) -> str:
     """The median launch's 25th percentile."""
     seconds = statistics.median(low_quantile(getattr(launch, role)) for launch in launches)
-    return f"{1000 * 2.718281828459045**seconds:.3g} ms"
+    return f"{1000 * math.exp(seconds):.3g} ms"
 
 
 def percent(ratio: float) -> str:

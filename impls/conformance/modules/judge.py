@@ -170,7 +170,7 @@ def remember(call: Call, inputs: ModuleInputs, other: ModuleInputs) -> None:
         for name in names:
             tensors[name].copy_(values[name])
         if names is not inputs.arguments:
-            with suppress(Exception):
+            with suppress(Exception, SystemExit):
                 call(inputs.parameters, **inputs.arguments)
 
 
