@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from dashboard import alarms, asv_pages, downloads, feed, history
-from dashboard.build import in_short, write_page
-from dashboard.payload import page_data
+from dashboard.build import in_short, write_site
+from dashboard.payload import site_data
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,12 +65,12 @@ def _build(arguments: argparse.Namespace) -> int:
     read = history.load(arguments.results)
     for finding in read.findings:
         print(f"warning: {finding}", file=sys.stderr)
-    data = page_data(read)
     events = alarms.events(read)
-    page = write_page(data, arguments.out, _asv(arguments, read), events)
+    data = site_data(read, events, arguments.results)
+    page = write_site(data, arguments.out, _asv(arguments, read), events)
     downloads.write(read.cells, arguments.out)
     feed.write(events, dict(zip(read.cells["commit"], read.cells["commit_date"], strict=True)), arguments.out)
-    lines = in_short(data)
+    lines = in_short(data.page)
     ran = [line for line in lines if line["answer"] != "nothing ran"]
     for line in ran:
         print(f"{line['title']}: {line['answer']}")

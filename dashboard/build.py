@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -14,28 +15,35 @@ from markupsafe import Markup
 
 from dashboard.alarms import Event
 from dashboard.operations import OPERATIONS, describe
-from dashboard.payload import to_json
+from dashboard.payload import SiteData, to_json
 from dashboard.units import ratio
 
 SITE = Path(__file__).parent / "site"
-EVENTS, CELLS_OF_AN_EVENT = 100, 40
-"""The newest so many are shown, and of each so many cells; the feed has all."""
+EVENTS, CELLS_OF_AN_EVENT, LATELY = 100, 40, 3
+"""The newest so many are shown, and of each so many cells, and so many on the first page; the feed has all."""
 LEVELS = ("core", "module", "stack")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-SCRIPTS = ("format.js", "data.js", "choices.js", "table.js", "details.js", "charts.js", "main.js")
+SCRIPTS = (
+    "format.js", "data.js", "loading.js", "shared.js", "pages.js", "choices.js", "series_table.js", "data_table.js",
+    "details.js", "charts.js", "pages/*.js", "main.js",
+)  # fmt: skip
 
 
-def write_page(data: dict[str, Any], out: Path, asv_pages: bool, events: Sequence[Event] = ()) -> Path:
-    """Write ``out/index.html`` from ``payload.page_data``; ``asv_pages`` says whether ``out/asv/`` exists."""
-    out.mkdir(parents=True, exist_ok=True)
+def write_site(data: SiteData, out: Path, asv_pages: bool, events: Sequence[Event] = ()) -> Path:
+    """Write ``out/index.html`` and ``out/data/``; ``asv_pages`` says whether ``out/asv/`` exists."""
+    shutil.rmtree(out / "data", ignore_errors=True)
+    (out / "data").mkdir(parents=True)
+    for name, content in data.files.items():
+        text = f"receive({to_json(name)}, {to_json(content)});\n"
+        (out / "data" / f"{name}.js").write_text(text, encoding="ascii")
     page = out / "index.html"
-    page.write_text(render(data, asv_pages, events), encoding="utf-8", errors="backslashreplace")
+    page.write_text(render(data.page, asv_pages, events), encoding="utf-8", errors="backslashreplace")
     return page
 
 
 def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) -> str:
-    """The page's HTML for ``payload.page_data``, and what changed, oldest commit first."""
-    script = "\n".join((SITE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    """The page's HTML for ``SiteData.page``, and what changed, oldest commit first."""
+    script = "\n".join(path.read_text(encoding="utf-8") for path in sources(*SCRIPTS))
     library = chart_library() if data["views"] else ""
     environment = Environment(
         loader=FileSystemLoader(SITE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -47,13 +55,24 @@ def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) 
         empty=not data["views"],
         events=list(reversed(events))[:EVENTS],
         SHOWN=CELLS_OF_AN_EVENT,
+        LATELY=LATELY,
+        sign=_sign,
         findings=data["findings"],
         in_short=in_short(data),
         script=Markup(script),
         library=Markup(library),
         script_hashes=[_hash(script), _hash(library)],
-        style=Markup((SITE / "page.css").read_text(encoding="utf-8")),
+        style=Markup("\n".join(path.read_text(encoding="utf-8") for path in sources("page.css", "pages/*.css"))),
     )
+
+
+def sources(*patterns: str) -> list[Path]:
+    """The site's own files, in this order."""
+    return [path for pattern in patterns for path in sorted(SITE.glob(pattern))]
+
+
+def _sign(event: Event) -> str:
+    return "Worse" if event.of("confirmed") else "Suspect" if event.of("suspect") else "Changed"
 
 
 @cache

@@ -1,12 +1,13 @@
 """The history as the page reads it: columns of numbers, and each text and each place once.
 
-    data    {"schema": 2, "built", "views": [view, ...], "places": columns, "strings": [...], "operations", ...}
+    data    {"schema": 3, "built", "views": [view, ...], "places": columns, "strings": [...], "operations", ...}
     view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
     commit  {"hash", "date", "subject", "dirty", "cells": columns, "verdicts": [verdict, ...]}
 
-Views and commits stand newest first. A *place* is what a cell is in every commit: its series, parameters and problem.
-Columns are lists by name, of equal length but for trailing nulls; texts in them are positions in ``strings``. Numbers
-keep seven digits; null is "not known".
+Views and commits stand newest first. The newest commit of all is in the page; of the NEWEST others of a view, cells and
+verdicts are in the data file that "file" names; older commits have neither, only their history. A *place* is what a
+cell is in every commit: its series, parameters and problem. Columns are lists by name, of equal length but for trailing
+nulls; texts in them are positions in ``strings``. Numbers keep seven digits; null is "not known".
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from dashboard import charts
-from dashboard.commands import reproduce
+from dashboard.alarms import Event
 from dashboard.history import VIEW, History
-from dashboard.naming import AXES
 from dashboard.operations import AXIS_WORDS, OPERATIONS
+from dashboard.pages import PAGES, Record
+from dashboard.texts import Texts, seven_digits
 from dashboard.verdict import Row, verdict
 
-SCHEMA = 2
-PLACE_TEXT = ("module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask")
-PLACE_NUMBERS = (*AXES, "flops")
+SCHEMA = 3
+NEWEST = 100
 TEXT = ("status", "reason", "effort", "standing")
 NUMBERS = (
     "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25", "seconds_q75", "speedup", "speedup_low",
@@ -38,11 +40,26 @@ NUMBERS = (
 GROUP = ("operation", "level", "dtype", "direction")  # what one verdict is about
 
 
-def page_data(history: History) -> dict[str, Any]:
-    """All that the page shows, as JSON-able data without NaN."""
+@dataclass(frozen=True)
+class SiteData:
+    """What the page itself carries, and the content of each data file by its name; JSON-able, without NaN."""
+
+    page: dict[str, Any]
+    files: dict[str, Any]
+
+
+def site_data(history: History, events: Sequence[Event] = (), results: Path | None = None) -> SiteData:
+    """All that the site shows. ``results`` is the folder that ``history`` was read from, for what is no cell."""
     texts = Texts()
-    views = [_view(texts, history, key, cells) for key, cells in _newest_first(history.cells, VIEW)]
-    return {
+    files: dict[str, Any] = {}
+    views = [
+        _view(texts, history, key, cells, at, files)
+        for at, (key, cells) in enumerate(newest_first(history.cells, VIEW))
+    ]
+    record = Record(history, events, results, texts)
+    for page in PAGES:
+        files |= page(record)
+    data = {
         "schema": SCHEMA,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
         "views": views,
@@ -53,6 +70,7 @@ def page_data(history: History) -> dict[str, Any]:
         "places": texts.places,
         "strings": texts.strings,
     }
+    return SiteData(data, files)
 
 
 def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
@@ -64,35 +82,7 @@ def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
     }
 
 
-class Texts:
-    """Texts and places, each kept once and known by its position."""
-
-    def __init__(self) -> None:
-        self._strings: dict[str, int] = {}
-        self._places: dict[tuple[Any, ...], int] = {}
-        self.places: dict[str, list[Any]] = {name: [] for name in (*PLACE_TEXT, *PLACE_NUMBERS, "command")}
-
-    @property
-    def strings(self) -> list[str]:
-        return list(self._strings)
-
-    def add(self, text: str) -> int:
-        return self._strings.setdefault(text, len(self._strings))
-
-    def place(self, row: Row) -> int:
-        """The position of the place of ``row``."""
-        place: dict[str, Any] = {name: self.add(row[name]) for name in PLACE_TEXT}
-        place |= {name: _seven_digits(row[name]) for name in PLACE_NUMBERS}
-        place["command"] = self.add(reproduce(row))
-        key = tuple(place.values())
-        if key not in self._places:
-            self._places[key] = len(self._places)
-            for name, value in place.items():
-                self.places[name].append(value)
-        return self._places[key]
-
-
-def _newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
+def newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
     """The groups of ``cells``, the one measured last first."""
     groups = [(key, group) for key, group in cells.groupby(by, sort=False, dropna=False)]
     return sorted(groups, key=lambda pair: _latest(pair[1]), reverse=True)
@@ -105,27 +95,47 @@ def _latest(cells: pd.DataFrame) -> tuple[float, float]:
     )  # type: ignore[return-value]
 
 
-def _view(texts: Texts, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, Any]:
+def _view(
+    texts: Texts, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame, at: int, files: dict[str, Any]
+) -> dict[str, Any]:
     machine, env, threads = key
     sweeps = history.sweeps
     own = sweeps[(sweeps["machine"] == machine) & (sweeps["env"] == env)]
     last = {} if own.empty else own.iloc[-1].to_dict()
+    commits = []
+    for age, (_, group) in enumerate(newest_first(cells, ["commit", "dirty"])):
+        commit = _about(group)
+        if at == age == 0:
+            commit |= _commit(texts, group)
+        elif age < NEWEST:
+            commit["file"] = f"commit-{at}-{age}"
+            files[commit["file"]] = _commit(texts, group)
+        commits.append(commit)
     return {
         "machine": machine,
         "env": env,
         "threads": None if pd.isna(threads) else int(threads),  # type: ignore[call-overload]
         **{name: str(last.get(name) or "") for name in ("device", "device_name", "python", "torch")},
-        "commits": [_commit(texts, group) for _, group in _newest_first(cells, ["commit", "dirty"])],
+        "commits": commits,
+    }
+
+
+def _about(cells: pd.DataFrame) -> dict[str, Any]:
+    first = cells.iloc[0]
+    return {
+        "hash": first["commit"],
+        "date": _moment(first["commit_date"]),
+        "subject": max(cells["subject"].unique(), key=len),
+        "dirty": bool(first["dirty"]),
     }
 
 
 def _commit(texts: Texts, cells: pd.DataFrame) -> dict[str, Any]:
-    first = cells.iloc[0]
     rows = sorted(cells.to_dict("records"), key=lambda row: -row["n"])
     columns = {
         "place": [texts.place(row) for row in rows],
         **{name: [texts.add(row[name]) for row in rows] for name in TEXT},
-        **{name: _cut([_seven_digits(row[name]) for row in rows]) for name in NUMBERS},
+        **{name: _cut([seven_digits(row[name]) for row in rows]) for name in NUMBERS},
         "errors": _cut([_errors(row["errors"]) for row in rows]),
         "kernels": _cut([[texts.add(kernel) for kernel in row["kernels"]] or None for row in rows]),
         "machine": [texts.add(_state(row["state"])) for row in rows],
@@ -133,10 +143,6 @@ def _commit(texts: Texts, cells: pd.DataFrame) -> dict[str, Any]:
         "measured": [texts.add(_moment(row["time"])) for row in rows],
     }
     return {
-        "hash": first["commit"],
-        "date": _moment(first["commit_date"]),
-        "subject": max(cells["subject"], key=len),
-        "dirty": bool(first["dirty"]),
         "cells": columns,
         "verdicts": [
             dict(zip(GROUP, group, strict=True)) | asdict(verdict(own)) for group, own in _groups(rows).items()
@@ -157,10 +163,6 @@ def _cut(values: list[Any]) -> list[Any]:
     while values and values[-1] is None:
         values.pop()
     return values
-
-
-def _seven_digits(value: float) -> float | None:
-    return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
 def _moment(when: Any) -> str:
@@ -202,7 +204,7 @@ def _disturbed(row: Row) -> str:
     return (", ".join(row["disturbances"]) or "something else was at work") if row["disturbed"] else ""
 
 
-def to_json(data: dict[str, Any]) -> str:
+def to_json(data: Any) -> str:
     """``data`` as ASCII JSON that may stand inside a script element: nothing in it can end the element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,3 +1,8 @@
+/** Whether the page carries the charts' library: it does if vl-convert was installed where it was built. */
+function hasCharts() {
+  return "vegaEmbed" in window;
+}
+
 /**
  * What a chart draws in each of the shows: its unit, and what it reads from a cell.
  * @typedef {{value: number | null, low: number | null, high: number | null, kind: string}} Reading
@@ -54,34 +59,12 @@ function seriesCharts(cells, show) {
 }
 
 /**
- * How the operation did over the commits of this place, at the size in the middle.
- * @param {View} view @param {Cell[]} cells @param {Verdict} found @param {string} show @returns {HTMLElement}
- */
-function commitsChart(view, cells, found, show) {
-  const { unit, title, read, say } = drawn(show);
-  const [size] = found.at.split(", ");
-  const about = /** @type {const} */ (["operation", "level", "dtype", "direction", "size"]);
-  const wanted = { ...cells[0], size };
-  const values = [...view.commits].reverse().flatMap((commit) => cellsOf(data, commit)
-    .filter((cell) => about.every((name) => cell[name] === wanted[name]) && cell.status === "ok")
-    .flatMap((cell) => {
-      const reading = read(cell);
-      return reading.value && reading.kind === "measured" ? [{ ...reading, commit: commitId(commit), backend: cell.backend,
-        text: `${cell.backend}, ${commitId(commit)}, ${commit.date}, ${shorten(commit.subject, 80)}: ${say(reading.value)}` }] : [];
-    }));
-  if (distinct(values, (value) => value.commit).length < 2) {
-    return make("p", { class: "quiet" }, "Over commits: this place has numbers of one commit only.");
-  }
-  return chart(structuredClone(data.charts.over_commits[unit]), values, [make("b", {}, `${title} over commits, oldest first`), ` at ${sizeHeading(found.at)}`]);
-}
-
-/**
  * Draws `values` once the element is on the page.
  * @param {any} spec @param {{backend: string}[]} values @param {(Node | string)[]} caption
  */
 function chart(spec, values, caption) {
   const place = make("div", { class: "chart", role: "img", "aria-label": caption.map((part) => typeof part === "string" ? part : part.textContent).join("") });
-  const ink = getComputedStyle(byId("glance-title")).color;
+  const ink = getComputedStyle(byId("terms-title")).color;
   const narrow = innerWidth < 720;
   const present = distinct(values, (value) => value.backend);
   for (const layer of spec.layer) {

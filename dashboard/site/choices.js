@@ -1,12 +1,14 @@
 /**
- * What the reader has chosen; all of it stands in the address (after #), so that every view has a link.
- * @typedef {{place: string, commit: string, direction: string, dtype: string, show: string, as: string, theme: string}} Choices
+ * What the reader has chosen; all of it stands in the address (after #), so that every view has a link. Beside the
+ * common choices each page has its own.
+ * @typedef {"place" | "commit" | "direction" | "dtype" | "theme"} CommonChoice
+ * @typedef {Record<string, string>} Choices
  */
 
-const SHOWS = { time: "time", speedup: "speed-up", memory: "memory", error: "error", all: "all" };
-/** Charts need the library, which the page has if vl-convert was installed where it was built. @type {Record<string, string>} */
-const FORMS = "vegaEmbed" in window ? { tables: "tables", charts: "charts" } : { tables: "tables" };
+/** @type {CommonChoice[]} */
+const COMMON_CHOICES = ["place", "commit", "direction", "dtype", "theme"];
 const THEMES = { auto: "auto", light: "light", dark: "dark" };
+const DTYPE_ORDER = ["float32", "bfloat16", "float16", "float64"];
 
 /** @param {View} view */
 function placeOf(view) {
@@ -18,52 +20,60 @@ function commitId(commit) {
   return commit.hash.slice(0, 8) + (commit.dirty ? "+" : "");
 }
 
-/** The values each choice can take, given those made before it. @param {Data} data @param {Partial<Choices>} chosen */
-function options(data, chosen) {
-  const view = data.views.find((view) => placeOf(view) === chosen.place) ?? data.views[0];
-  const commit = view?.commits.find((commit) => commitId(commit) === chosen.commit) ?? view?.commits[0];
-  const cells = commit ? cellsOf(data, commit) : [];
-  return {
-    view,
-    commit,
-    place: data.views.map(placeOf),
-    commitIds: view ? view.commits.map(commitId) : [],
-    direction: distinct(cells, (cell) => cell.direction).sort(),
-    dtype: distinct(cells, (cell) => cell.dtype).sort(
-      (a, b) => DTYPE_ORDER.indexOf(a) - DTYPE_ORDER.indexOf(b) || a.localeCompare(b)),
-  };
+/** Values that are their own labels. @param {string[]} values @returns {Record<string, string>} */
+function plainLabels(values) {
+  return Object.fromEntries(values.map((value) => [value, value || "?"]));
 }
 
-const DTYPE_ORDER = ["float32", "bfloat16", "float16", "float64"];
+/** @param {Cell[]} cells */
+function directionsOf(cells) {
+  return distinct(cells, (cell) => cell.direction).sort();
+}
+
+/** @param {Cell[]} cells */
+function dtypesOf(cells) {
+  return distinct(cells, (cell) => cell.dtype).sort(
+    (a, b) => DTYPE_ORDER.indexOf(a) - DTYPE_ORDER.indexOf(b) || a.localeCompare(b));
+}
 
 /**
- * The choices in `wanted`, each that does not exist replaced by the first that does; `missing` names those.
+ * The choices in `wanted`, each that does not exist replaced by the first that does; `missing` names those, and `labels`
+ * what the page's own choices can be.
  * @param {Data} data @param {Partial<Choices>} wanted
+ * @returns {Promise<{shown: Shown | null, chosen: Choices, missing: string[], labels: Record<string, Record<string, string>>}>}
  */
-function settle(data, wanted) {
+async function settle(data, wanted) {
   /** @type {string[]} */
   const missing = [];
-  /** @param {keyof Choices} name @param {string[]} known @returns {string} */
+  /** @param {string} name @param {string[]} known @returns {string} */
   const pick = (name, known) => {
     const value = wanted[name];
     if (value !== undefined && known.includes(value)) return value;
     if (value !== undefined && known.length > 0) missing.push(`${name} ${shorten(value, 60)}`);
     return known[0] ?? "";
   };
-  const place = pick("place", options(data, {}).place);
-  const commit = pick("commit", options(data, { place }).commitIds);
-  const found = options(data, { place, commit });
   /** @type {Choices} */
-  const chosen = {
-    place,
-    commit,
-    direction: pick("direction", found.direction),
-    dtype: pick("dtype", found.dtype),
-    show: pick("show", Object.keys(SHOWS)),
-    as: pick("as", Object.keys(FORMS)),
-    theme: pick("theme", Object.keys(THEMES)),
-  };
-  return { chosen, missing };
+  const chosen = { page: pick("page", pageNames()), theme: pick("theme", Object.keys(THEMES)) };
+  chosen.place = pick("place", data.views.map(placeOf));
+  const view = data.views.find((view) => placeOf(view) === chosen.place);
+  const kept = view?.commits.filter((commit) => commit.cells || commit.file) ?? [];
+  chosen.commit = pick("commit", kept.map(commitId));
+  const commit = kept.find((commit) => commitId(commit) === chosen.commit);
+  if (!view || !commit) return { shown: null, chosen, missing, labels: {} };
+  await loadCommit(commit);
+  const cells = cellsOf(data, commit);
+  chosen.direction = pick("direction", directionsOf(cells));
+  chosen.dtype = pick("dtype", dtypesOf(cells));
+  const shown = { view, commit, cells, chosen };
+  /** @type {Record<string, Record<string, string>>} */
+  const labels = {};
+  for (const [name, { values }] of Object.entries(PAGES[chosen.page].choices)) {
+    if (values) {
+      labels[name] = await values(shown);
+      chosen[name] = pick(name, Object.keys(labels[name]));
+    } else chosen[name] = wanted[name] ?? "";
+  }
+  return { shown, chosen, missing, labels };
 }
 
 /** @returns {Partial<Choices>} */
@@ -72,53 +82,70 @@ function fromAddress() {
   return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
 }
 
-/** @param {Choices} chosen */
+/** The element that the address names, if it names one and no choices. */
+function targetOfAddress() {
+  const text = location.hash.slice(1);
+  return text && !text.includes("=") ? document.getElementById(decodeURIComponent(text)) : null;
+}
+
+/** @param {Partial<Choices>} chosen */
 function toAddress(chosen) {
-  return `#${new URLSearchParams(chosen)}`;
+  return `#${new URLSearchParams(Object.entries(chosen).flatMap(([name, value]) => value ? [[name, value]] : []))}`;
 }
 
 /**
  * Fills the form with what can be chosen, and with what is.
- * @param {HTMLFormElement} form @param {Data} data @param {Choices} chosen
+ * @param {HTMLFormElement} form @param {Data} data @param {Shown} shown @param {Record<string, Record<string, string>>} labels
  */
-function fillForm(form, data, chosen) {
-  const found = options(data, chosen);
+function fillForm(form, data, { view, cells, chosen }, labels) {
+  const page = PAGES[chosen.page];
   const manyEnvs = distinct(data.views, (view) => view.machine).length < data.views.length;
-  fillSelect(form, "place", found.place, chosen.place, (_, at) => {
-    const view = data.views[at];
-    return shorten(view.machine, 40) + (manyEnvs ? `, ${shorten(view.env, 40)}, ${view.threads ?? "?"} threads` : "");
-  });
-  fillSelect(form, "commit", found.commitIds, chosen.commit, (id, at) => {
-    const commit = /** @type {View} */ (found.view).commits[at];
-    return [id, commit.date.slice(0, 10), shorten(commit.subject, 60), commit.dirty ? "(with uncommitted changes)" : ""]
-      .filter(Boolean).join("  ");
-  });
-  fillSegments(form, "direction", Object.fromEntries(found.direction.map((name) => [name, name])), chosen.direction);
-  fillSegments(form, "dtype", Object.fromEntries(found.dtype.map((name) => [name, name || "?"])), chosen.dtype);
-  fillSegments(form, "show", SHOWS, chosen.show);
-  fillSegments(form, "as", FORMS, chosen.as);
-  fillSegments(form, "theme", THEMES, chosen.theme);
+  fillSelect(form, "place", Object.fromEntries(data.views.map((view) => [placeOf(view),
+    shorten(view.machine, 40) + (manyEnvs ? `, ${shorten(view.env, 40)}, ${view.threads ?? "?"} threads` : "")])), chosen.place);
+  fillSelect(form, "commit", Object.fromEntries(view.commits.filter((commit) => commit.cells || commit.file).map((commit) => [commitId(commit),
+    [commitId(commit), commit.date.slice(0, 10), shorten(commit.subject, 60), commit.dirty ? "(with uncommitted changes)" : ""]
+      .filter(Boolean).join("  ")])), chosen.commit);
+  fillSegments(form, "direction", plainLabels(directionsOf(cells)), chosen.direction);
+  fillSegments(form, "dtype", plainLabels(dtypesOf(cells)), chosen.dtype);
+  for (const name of /** @type {CommonChoice[]} */ (["place", "commit", "direction", "dtype"])) {
+    if (!page.uses.includes(name)) fieldOf(name).hidden = true;
+  }
+  const own = byId("own-choices");
+  const wanted = Object.entries(page.choices).filter(([, { values }]) => values);
+  if (own.dataset.of !== chosen.page) {
+    own.dataset.of = chosen.page;
+    own.replaceChildren(...wanted.map(([name, { legend, as }]) => as === "select"
+      ? make("label", { "data-choice": name }, `${legend} `, make("select", { name }))
+      : make("fieldset", { "data-choice": name }, make("legend", {}, legend))));
+  }
+  for (const [name, { as }] of wanted) {
+    (as === "select" ? fillSelect : fillSegments)(form, name, labels[name], chosen[name]);
+  }
 }
 
-/**
- * @param {HTMLFormElement} form @param {string} name @param {string[]} values @param {string} chosen
- * @param {(value: string, at: number) => string} label
- */
-function fillSelect(form, name, values, chosen, label) {
+/** @param {string} name @returns {HTMLElement} */
+function fieldOf(name) {
+  return /** @type {HTMLElement} */ (document.querySelector(`[data-choice="${name}"]`));
+}
+
+/** @param {HTMLFormElement} form @param {string} name @param {Record<string, string>} labels @param {string} chosen */
+function fillSelect(form, name, labels, chosen) {
   const select = /** @type {HTMLSelectElement} */ (form.elements.namedItem(name));
-  select.replaceChildren(...values.map((value, at) => make("option", { value, dir: "auto" }, label(value, at))));
+  select.replaceChildren(...Object.entries(labels).map(([value, label]) => make("option", { value, dir: "auto" }, label)));
   select.value = chosen;
-  select.disabled = values.length === 0;
+  select.disabled = Object.keys(labels).length === 0;
+  fieldOf(name).hidden = false;
 }
 
 /**
- * Radio buttons drawn as one bar. Kept as they are if nothing changes, so that the focus stays.
+ * Radio buttons drawn as one bar; none where there is nothing to choose. Kept as they are if nothing changes, so that
+ * the focus stays.
  * @param {HTMLFormElement} form @param {string} name @param {Record<string, string>} labels @param {string} chosen
  */
 function fillSegments(form, name, labels, chosen) {
-  const fieldset = /** @type {HTMLElement} */ (document.querySelector(`[data-choice=${name}]`));
+  const fieldset = fieldOf(name);
   const values = Object.keys(labels);
-  fieldset.hidden = values.length === 0 || (name === "as" && values.length === 1);
+  fieldset.hidden = values.length === 0;
   const inputs = () => /** @type {HTMLInputElement[]} */ ([...fieldset.querySelectorAll("input")]);
   if (inputs().map((input) => input.value).join() !== values.join()) {
     fieldset.querySelector(".segments")?.remove();

@@ -66,6 +66,7 @@ class Watched:
     def open(self, address: str) -> Any:
         self.page.goto("about:blank")
         self.page.goto(address)
+        settled(self.page)
         return self.page
 
     def outside(self, base: str) -> list[str]:
@@ -96,8 +97,19 @@ def serve(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
+def settled(page: Any) -> None:
+    """Wait until what was chosen is shown."""
+    page.locator("#main:not([aria-busy])").wait_for()
+
+
 def choose(page: Any, name: str, value: str) -> None:
     page.locator(f"input[name={name}][value='{value}']").check(force=True)
+    settled(page)
+
+
+def select(page: Any, name: str, at: int) -> None:
+    page.locator(f"select[name={name}]").select_option(index=at)
+    settled(page)
 
 
 def tables(page: Any) -> str:
@@ -164,7 +176,7 @@ def test_every_control_changes_what_the_page_says_and_its_address(watched: Watch
         assert f"{name}={value}" in page.url
     for name in ("commit", "place"):
         before = page.locator("body").inner_text()
-        page.locator(f"select[name={name}]").select_option(index=1)
+        select(page, name, 1)
         assert page.locator("body").inner_text() != before
         assert f"{name}=" in page.url
     assert "other" in page.locator("#measured").inner_text() or "generated" in page.locator("#measured").inner_text()
@@ -187,13 +199,14 @@ def test_the_address_restores_every_choice_and_the_back_button_works(watched: Wa
     first = tables(page)
     choose(page, "direction", "training")
     choose(page, "show", "memory")
-    page.locator("select[name=commit]").select_option(index=1)
+    select(page, "commit", 1)
     shown, address = page.locator("body").inner_text(), page.url
     assert watched.open(address).locator("body").inner_text() == shown
     page = watched.open(site.as_uri() + "/index.html")
     choose(page, "direction", "training")
     assert tables(page) != first
     page.go_back()
+    settled(page)
     assert tables(page) == first
     assert page.locator("input[name=direction][value=forward]").is_checked()
 
@@ -209,7 +222,7 @@ def test_charts_draw_every_number_and_ask_for_nothing(watched: Watched, site: Pa
     page = watched.open(site.as_uri() + "/index.html#as=charts&dtype=float32&direction=forward&show=time")
     page.locator("svg.marks").last.wait_for()
     section = page.locator("#operation-msa_row-core")
-    assert section.locator("svg.marks").count() == 4  # over S, R and heads, and over commits
+    assert section.locator("svg.marks").count() == 3  # over S, R and heads
     over_s = section.locator("svg.marks").first
     timed = [cell for cell in _cells_of(page) if cell["series"] == "OverS" and cell["seconds"] is not None]
     assert over_s.locator(".mark-symbol.role-mark path").count() == len(timed)
@@ -232,9 +245,8 @@ def test_without_the_chart_library_the_tables_stand_alone(
 def _cells_of(page: Any) -> list[dict[str, Any]]:
     """The cells that the page shows now."""
     return list(page.evaluate(
-        "(() => { const { chosen } = settle(data, fromAddress()); const { commit } = options(data, chosen);"
-        "return cellsOf(data, commit).filter((cell) => cell.dtype === chosen.dtype"
-        " && cell.direction === chosen.direction); })()"
+        "(async () => { const { shown: { cells, chosen } } = await settle(data, fromAddress());"
+        "return cells.filter((cell) => cell.dtype === chosen.dtype && cell.direction === chosen.direction); })()"
     ))  # fmt: skip
 
 

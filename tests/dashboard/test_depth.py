@@ -9,7 +9,7 @@ import pytest
 
 from dashboard import demo, history
 from dashboard.build import in_short
-from dashboard.payload import page_data
+from dashboard.payload import site_data
 from dashboard.verdict import Verdict, verdict
 
 SWEEP = {"schema": 1, "record": "sweep", "sweep": "s", "commit": "a" * 40, "commit_date": "2026-01-01T00:00:00+00:00"}
@@ -58,7 +58,7 @@ def test_depths_are_different_problems_and_come_last(tmp_path: Path) -> None:
     assert own.groupby("point")["backend"].nunique().eq(len(demo.BACKENDS)).all()
     assert own["seconds"].isna().all()
     assert own.loc[own["status"] == "ok", "error"].between(0.9, 1.1).all()
-    assert in_short(page_data(read))[-1]["title"] == "Depth: stacked Evoformer blocks, bfloat16, training"
+    assert in_short(site_data(read).page)[-1]["title"] == "Depth: stacked Evoformer blocks, bfloat16, training"
 
 
 @pytest.mark.parametrize(("error", "status"), [(1.5, "ok"), (3.0, "inaccurate")])

@@ -15,8 +15,9 @@ import pytest
 
 from dashboard import demo, history, units
 from dashboard.__main__ import main
-from dashboard.build import render
-from dashboard.payload import NUMBERS, PLACE_NUMBERS, PLACE_TEXT, TEXT, page_data, to_json
+from dashboard.build import SCRIPTS, render, sources
+from dashboard.payload import NUMBERS, TEXT, site_data, to_json
+from dashboard.texts import PLACE_NUMBERS, PLACE_TEXT
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [
@@ -59,6 +60,12 @@ class Page(HTMLParser):
         return json.loads(self.scripts[0])
 
 
+def content(site: Path, name: str) -> dict[str, Any]:
+    """What a data file hands to the page."""
+    text = (site / "data" / f"{name}.js").read_text(encoding="ascii")
+    return json.loads(text.removeprefix(f'receive("{name}", ').removesuffix(");\n"))
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results")
@@ -71,12 +78,12 @@ def build(results: Path, out: Path) -> Page:
     return Page((out / "index.html").read_text(encoding="utf-8"))
 
 
-def decoded(data: dict[str, Any]) -> pd.DataFrame:
+def decoded(data: dict[str, Any], site: Path) -> pd.DataFrame:
     """The page's data as the page reads it."""
     rows = []
     for view in data["views"]:
         for commit in view["commits"]:
-            cells = commit["cells"]
+            cells = (commit if "cells" in commit else content(site, commit["file"]))["cells"]
             for at, place in enumerate(cells["place"]):
                 row = {"machine": view["machine"], "commit": commit["hash"]}
                 row |= {name: data["strings"][data["places"][name][place]] for name in PLACE_TEXT}
@@ -90,7 +97,7 @@ def decoded(data: dict[str, Any]) -> pd.DataFrame:
 
 def test_every_number_on_the_page_is_the_dataframes(results: Path, tmp_path: Path) -> None:
     cells = history.load(results).cells
-    shown = decoded(build(results, tmp_path).data)
+    shown = decoded(build(results, tmp_path).data, tmp_path)
     key = ["machine", "commit", "series", "operation", "size", "dtype", "direction", "backend"]
     assert len(shown) == len(cells) > 1000
     assert not cells.duplicated(key).any()
@@ -107,7 +114,7 @@ def test_every_number_on_the_page_is_the_dataframes(results: Path, tmp_path: Pat
 def test_commits_and_machines_stand_newest_first(tmp_path: Path) -> None:
     demo.write(tmp_path, demo.COMMITS[:1], machine="old")
     demo.write(tmp_path, demo.COMMITS[:3], machine="new", seed=1)
-    views = page_data(history.load(tmp_path))["views"]
+    views = site_data(history.load(tmp_path)).page["views"]
     assert [view["machine"] for view in views] == ["new", "old"]
     dates = [commit["date"] for commit in views[0]["commits"]]
     assert dates == sorted(dates, reverse=True)
@@ -123,8 +130,8 @@ def test_the_page_loads_nothing(results: Path, tmp_path: Path) -> None:
         assert not (tag == "link" and attributes.get("rel") == "stylesheet")
     (policy,) = (attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv") is not None)
     assert "default-src 'none'" in (policy or "")
-    code = "".join((ROOT / "dashboard" / "site" / name).read_text() for name in ("page.css", "main.js", "table.js"))
-    assert not re.search(r"https?://|@import|\bfetch\(|XMLHttpRequest|innerHTML|\beval\(", code)
+    code = "".join(path.read_text() for path in sources("*.css", "pages/*.css", *SCRIPTS))
+    assert not re.search(r"https?://|@import|\bfetch\((?!\))|XMLHttpRequest|innerHTML|\beval\(", code)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -134,7 +141,7 @@ def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
     journal = path.read_text().replace("needs CUDA", json.dumps(text)[1:-1])
     path.write_text(journal + '{"schema": "' + json.dumps(text)[1:-1] + '"}\n')
     page = build(tmp_path / "results", tmp_path / "site")
-    plain = Page(render(page_data(history.load(_plain(tmp_path / "plain"))), asv_pages=False))
+    plain = Page(render(site_data(history.load(_plain(tmp_path / "plain"))).page, asv_pages=False))
     assert page.scripts[1:] == plain.scripts[1:]
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {"details", "summary", "ul", "li"}
     assert not any("onerror" in attributes for _, attributes in page.elements)
@@ -175,7 +182,8 @@ def test_what_could_not_be_read_stands_on_the_page_and_on_the_terminal(
 
 
 def test_data_cannot_end_its_element_and_has_no_nan(results: Path) -> None:
-    text = to_json(page_data(history.load(results)))
+    data = site_data(history.load(results))
+    text = to_json([data.page, data.files])
     assert not set("<>&") & set(text)
     assert text.isascii()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
@@ -203,13 +211,13 @@ def test_units(value: float, unit: str, text: str) -> None:
 
 
 def test_state_of_the_machine_in_words(results: Path) -> None:
-    data = page_data(history.load(results))
+    data = site_data(history.load(results)).page
     assert "load 0.4; CPU time stolen 0; MHz 2500" in data["strings"]
 
 
 def test_one_commit_without_a_date(tmp_path: Path) -> None:
     path = demo.write(tmp_path, demo.COMMITS[:1], modules=["template"])[0]
     path.write_text(path.read_text().replace('"commit_date": "2026', '"commit_date": "yesterday 2026'))
-    (view,) = page_data(history.load(tmp_path))["views"]
+    (view,) = site_data(history.load(tmp_path)).page["views"]
     assert view["commits"][0]["date"] == ""
     assert pd.isna(history.load(tmp_path).cells["commit_date"]).all()

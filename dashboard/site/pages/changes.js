@@ -1,0 +1,3 @@
+if (document.querySelector('[data-page="changes"]')) {
+  addPage("changes", { title: "What changed", about: "", uses: [], choices: {}, draw: () => [] });
+}

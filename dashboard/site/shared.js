@@ -1,0 +1,33 @@
+const data = readData();
+
+/** @param {string} id */
+const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** Cells by operation and level, in the order of AlphaFold's supplement: cores, then modules, then stacks. @param {Cell[]} cells */
+function operationsOf(cells) {
+  return [...groupBy(cells, (cell) => JSON.stringify([cell.operation, cell.level])).values()].sort(([a], [b]) => rankOf(a) - rankOf(b));
+}
+
+/** @param {Cell} cell */
+function rankOf(cell) {
+  const at = Object.keys(data.operations).indexOf(cell.operation);
+  return (at < 0 ? 99 : at) + Math.max(["core", "module", "stack"].indexOf(cell.level), 0) * 100;
+}
+
+/** @param {Cell} cell */
+function titleOf(cell) {
+  const title = data.operations[cell.operation]?.title ?? cell.operation;
+  return cell.level === "module" ? `${title}, whole module` : title;
+}
+
+/** Where and of what was measured. @param {View} view @param {Commit} commit @returns {Drawn} */
+function measured(view, commit) {
+  const place = [view.device_name || view.device, view.threads === null ? "" : `${view.threads} threads`,
+    view.torch && `torch ${view.torch}`, view.python && `Python ${view.python}`].filter(Boolean).join(", ");
+  return [
+    "Machine ", make("bdi", {}, shorten(view.machine, 80)), place ? ` (${shorten(place, 200)}). ` : ". ",
+    "Commit ", make("code", {}, commitId(commit)), ", ", commit.date, commit.subject ? ": “" : "",
+    make("bdi", {}, shorten(commit.subject, 160)), commit.subject ? "”." : ".",
+    commit.dirty ? " Measured with uncommitted changes: these numbers belong to no commit." : "",
+  ];
+}
