@@ -86,6 +86,8 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	@if command -v npx >/dev/null; then npx --yes --package typescript@5.9.3 tsc -p dashboard/site/jsconfig.json; \
+	else echo "The site's JavaScript was not checked: npx (Debian: nodejs, npm) is missing"; fi
 
 clean:
 	rm -rf .venv .asv site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

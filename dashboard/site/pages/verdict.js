@@ -3,6 +3,8 @@ const cellsOnPage = new Map();
 const details = new Details(byId("details"), cellsOnPage, data);
 
 const SHOWS = { time: "time", speedup: "speed-up", memory: "memory", error: "error", all: "all" };
+/** @type {Record<string, string>} */
+const FORMS = hasCharts() ? { tables: "tables", charts: "charts" } : {};
 
 addPage("verdict", {
   title: "Verdict",
@@ -10,7 +12,7 @@ addPage("verdict", {
   uses: ["place", "commit", "direction", "dtype"],
   choices: {
     show: { legend: "Show", values: () => SHOWS },
-    as: { legend: "As", values: () => hasCharts() ? { tables: "tables", charts: "charts" } : {} },
+    as: { legend: "As", values: () => FORMS },
   },
   draw: ({ view, commit, cells: all, chosen }) => {
     details.close(false);
