@@ -69,7 +69,7 @@ gpu-check: $(READY)
 	$(BIN)/python -m benchmarks gpu-check $(GPU_CHECK_ARGS)
 
 contracts: $(READY)
-	$(BIN)/python -m impls contracts --page docs/backends.md
+	$(BIN)/python -m impls contracts --page docs/backends.md --record results/conformance/contracts.jsonl
 
 compare-commits: $(READY)
 	$(BIN)/python -m benchmarks compare $(BASE) $(HEAD) $(COMPARE_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from impls.abilities import ability
 from impls.conformance import contracts
 from impls.conformance.contracts import BASE, Finding, Probe, contract
 from impls.conformance.contracts_page import overview_row, section, table_row
+from impls.conformance.contracts_record import lines
 from impls.cuda import assuming, on_cuda
 from impls.interface import Backend, Traits
 from impls.problem import CoreProblem
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "backends.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, RECORD = ROOT / "docs" / "backends.md", ROOT / "results" / "conformance" / "contracts.jsonl"
 eager = impls.get("eager").attend
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,7 +34,7 @@ def sections() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", impls.names())
-def test_the_page_is_not_stale(name: str) -> None:
+def test_the_page_and_the_record_are_not_stale(name: str) -> None:
     """If it is: ``make contracts``, and look at what changed."""
     text = PAGE.read_text()
     if (version := re.search(r"PyTorch (\S+)", text)[1]) != torch.__version__.partition("+")[0]:
@@ -41,11 +44,31 @@ def test_the_page_is_not_stale(name: str) -> None:
         pytest.skip("; ".join(found.unavailable))
     assert f"## {name}\n{sections()[name]}".strip() == section(found).strip()
     assert table_row(overview_row(found)) in text
+    assert [line for line in recorded() if line["backend"] == name] == list(lines(found))
 
 
 def test_the_page_has_a_section_for_every_backend_and_no_contradiction() -> None:
     assert list(sections()) == impls.names()
     assert "Contradiction" not in PAGE.read_text()
+
+
+def test_the_record_has_every_backend_and_no_contradiction() -> None:
+    assert list(dict.fromkeys(line["backend"] for line in recorded())) == impls.names()
+    assert not [line for line in recorded() if line["ok"] is False]
+
+
+def test_a_line_of_the_record_says_what_was_not_tried() -> None:
+    asked = (Finding("a", "x", "not tried, since code would be built for each"), Finding("b", "x", "x"))
+    wrong = Finding("c", "x", "y", "y, not x")
+    found = contracts.Contract(impls.get("eager"), "cpu", (*asked, wrong))
+    assert [(line["question"], line["ok"]) for line in lines(found)] == [("a", None), ("b", True), ("c", False)]
+    (line,) = lines(contracts.Contract(impls.get("eager"), "cpu", unavailable=("too old",)))
+    assert (line["question"], line["found"], line["ok"]) == (None, "not run: too old", None)
+
+
+def recorded() -> list[dict]:
+    """The lines of the record."""
+    return [json.loads(line) for line in RECORD.read_text().splitlines()]
 
 
 # What the probe says
@@ -155,7 +178,7 @@ def test_a_backend_that_takes_nothing_is_not_run() -> None:
 
 
 def test_the_command_fails_where_something_is_contradicted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(contracts, "QUESTIONS", (contracts.dtypes,))
     assert main(["contracts", "eager"]) == 0
@@ -163,6 +186,8 @@ def test_the_command_fails_where_something_is_contradicted(
     monkeypatch.setattr(contracts, "QUESTIONS", (lambda probe: Finding("Colour", "blue", "red", "red is not blue"),))
     assert main(["contracts", "eager"]) == 1
     assert "red **Contradiction: red is not blue**" in capsys.readouterr().out
+    assert main(["contracts", "eager", "--record", str(tmp_path / "record.jsonl")]) == 1
+    assert json.loads((tmp_path / "record.jsonl").read_text())["ok"] is False
 
 
 @pytest.mark.usefixtures("plugin")

@@ -1,7 +1,8 @@
 """``python -m impls contracts``: what each backend declares, held against what it does when it is run.
 
 Every question is put by running the backend on small problems; an answer that is not what was declared is a
-contradiction. ``docs/backends.md`` is made from this (``--page``).
+contradiction. ``docs/backends.md`` is made from this (``--page``), and ``results/conformance/contracts.jsonl``
+(``--record``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.profiler import profile
 
-from impls.conformance import contracts_page
+from impls.conformance import contracts_page, contracts_record
 from impls.conformance.budget import run
 from impls.conformance.cases import SHAPES, WIDTHS, Case, resized
 from impls.conformance.check import load
@@ -52,6 +53,11 @@ class Finding:
     found: str
     contradiction: str = ""
 
+    @property
+    def ok(self) -> bool | None:
+        """Whether what was found is as declared; None where nothing was tried."""
+        return None if self.found.startswith("not tried") else not self.contradiction
+
 
 @dataclass(frozen=True)
 class Contract:
@@ -65,6 +71,11 @@ class Contract:
     @property
     def needs_cuda(self) -> bool:
         return any("CUDA" in reason for reason in self.unavailable)
+
+    @property
+    def why_not_run(self) -> str:
+        """Why there are no findings: a backend that needs CUDA says nothing about the packages of this machine."""
+        return "it needs CUDA" if self.needs_cuda else "; ".join(self.unavailable)
 
     @property
     def contradictions(self) -> list[str]:
@@ -341,6 +352,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", help="backends or package.module:kernel; all backends if none is given")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write all as a page, such as docs/backends.md")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write all as data, a JSON object a line")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -353,6 +365,8 @@ def main(options: argparse.Namespace) -> int:
     found = [contract(backend, options.device) for backend in backends]
     if options.page:
         options.page.write_text(contracts_page.page(found))
-    else:
+    if options.record:
+        options.record.write_text(contracts_record.record(found))
+    if not options.page and not options.record:
         print("\n".join(contracts_page.section(each) for each in found))
     return 1 if any(each.contradictions for each in found) else 0

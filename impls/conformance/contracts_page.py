@@ -55,10 +55,8 @@ def section(contract: Contract) -> str:
     """One backend: its findings, or why there are none, and what it declares for a GPU."""
     backend = contract.backend
     lines = [f"## {backend.name}", "", f"*{backend.summary}*", ""]
-    if contract.needs_cuda:
-        lines += ["Not run: it needs CUDA.", ""]
-    elif contract.unavailable:
-        lines += [f"Not run: {'; '.join(contract.unavailable)}.", ""]
+    if contract.unavailable:
+        lines += [f"Not run: {contract.why_not_run}.", ""]
     else:
         rows = [
             (f.question, f.declared, f.found + f" **Contradiction: {f.contradiction}**" * bool(f.contradiction))
