@@ -31,7 +31,7 @@ def scaling(unit: str) -> Spec:
     Values: ``size``, ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured" or "predicted"), ``text``.
     """
     x = {"field": "size", "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}, "title": None}
-    return _chart(encoding={"x": x}, layer=_backend_lines(unit))
+    return chart(encoding={"x": x}, layer=_backend_lines(unit))
 
 
 def over_commits(unit: str) -> Spec:
@@ -40,7 +40,7 @@ def over_commits(unit: str) -> Spec:
     Values: ``commit`` (what the axis says), ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured"), ``text``.
     """
     x = {"field": "commit", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
-    return _chart(encoding={"x": x}, layer=_backend_lines(unit))
+    return chart(encoding={"x": x}, layer=_backend_lines(unit))
 
 
 def _backend_lines(unit: str) -> list[Spec]:
@@ -126,7 +126,7 @@ def speedups() -> Spec:
         ],
     }
     facet = {"field": "direction", "type": "nominal", "title": None, "header": {"labelFontWeight": "bold"}}
-    return {**_chart(), "facet": {"column": facet}, "spec": layered}
+    return {**chart(), "facet": {"column": facet}, "spec": layered}
 
 
 def backend_colour() -> Spec:
@@ -169,7 +169,8 @@ def with_scales(spec: Spec, backends: Iterable[str]) -> Spec:
     return filled
 
 
-def _chart(**parts: Any) -> Spec:
+def chart(**parts: Any) -> Spec:
+    """A specification with our fonts, sizes and frame, and ``parts``."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": {
