@@ -6,14 +6,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.compare.outcome import Outcome, Proof
 from benchmarks.compare.paired import LOOKS, Launch, discoveries
 from benchmarks.compare.revisions import Side
 from benchmarks.instrument import choice, machine
+from benchmarks.instrument.affinity import allowed, pinned
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.effort import EFFORTS
@@ -151,8 +151,8 @@ class Duel:
                 [(outcome, {"do": "time", **finding.order}) for outcome, finding in timed], workers,
                 self.seconds * len(timed), warm=True,
             )  # fmt: skip
-        state, disturbances = machine.between(before, machine.state(pids, device))
-        self.states.append({**state, "disturbances": disturbances, "second": self.second})
+        state, disturbances = machine.between((before, machine.state(pids, device)))
+        self.states.append({**state, "cpus": allowed(), "disturbances": disturbances, "second": self.second})
 
     def order(self, order: dict[str, Any], role: str) -> dict[str, Any]:
         """``order`` for one side: of two backends, each side has its own."""
@@ -224,36 +224,3 @@ class Duel:
             warming = {**order, "do": "warm", "most": EFFORT.warm_up}
             return float(worker.ask(self.order(warming, role), 10 * EFFORT.patience)["seconds"])
         return min(worker.ask(order | {"n": 5}, EFFORT.patience)["seconds"])
-
-
-@contextmanager
-def pinned(threads: int) -> Iterator[None]:
-    """This process, and those it starts, on the ``threads`` least busy of its CPUs (Linux only)."""
-    if not hasattr(os, "sched_getaffinity"):
-        yield
-        return
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, set(least_busy(allowed)[:threads]))
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
-def least_busy(cpus: set[int], watch: float = 0.2) -> list[int]:
-    """``cpus`` by how idle they were over ``watch`` seconds."""
-    before = idle_ticks()
-    time.sleep(watch)
-    after = idle_ticks()
-    return sorted(cpus, key=lambda cpu: before.get(cpu, 0) - after.get(cpu, 0))
-
-
-def idle_ticks() -> dict[int, int]:
-    """Ticks that each CPU was idle."""
-    found = {}
-    with suppress(OSError):
-        for line in Path("/proc/stat").read_text().splitlines():
-            name, *numbers = line.split()
-            if name.startswith("cpu") and name[3:].isdigit():
-                found[int(name[3:])] = int(numbers[3]) + int(numbers[4])
-    return found

@@ -198,7 +198,7 @@ def other_processes_are_noticed(clock: Clock, device: str, tiny: bool) -> Answer
     before = machine.state([], device)
     with burning(CPU_BURNER, n=machine.cores()):
         time.sleep(0.3 if tiny else 1.0)
-        _, disturbances = machine.between(before, machine.state([], device))
+        _, disturbances = machine.between((before, machine.state([], device)))
     told = any("other processes" in text for text in disturbances)
     words = "; ".join(disturbances) or "nothing was noticed"
     return Answer("Is a disturbed block noticed?", told if before.total is not None else None, words)

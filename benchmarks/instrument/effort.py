@@ -41,6 +41,7 @@ class Effort:
         compiling_processes: processes in which backends that build code are timed.
         module_seconds: seconds for one module, without those in which code is built; problems whose turn does not come
             until then are not run.
+        retries: rounds of a problem that may be taken again because other work disturbed them.
         patience: seconds beyond what an order should need after which its worker counts as hung.
     """
 
@@ -55,12 +56,13 @@ class Effort:
     checked_scores: int
     compiling_processes: int
     module_seconds: float
+    retries: int = 1
     patience: float = 60.0
 
 
 EFFORTS = {
     "quick": Effort("quick", 2, 2, 0.2, 10, 1.0, 0.15, 1, 2**21, 1, 75.0),
-    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3, 1200.0),
+    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3, 1200.0, retries=3),
 }
 
 

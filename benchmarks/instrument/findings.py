@@ -38,6 +38,7 @@ class Finding:
     host: list[float] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
+    discarded: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def cell(self) -> Cell:
@@ -86,7 +87,7 @@ class Finding:
                 record |= {
                     "seconds": {
                         "samples": self.samples, "rounds": self.rounds, "processes": self.processes,
-                        "host": self.host or None,
+                        "host": self.host or None, "discarded": self.discarded,
                     } if cell.problem.timed else None,
                     "compile_seconds": self.compile_seconds, "bytes": self.bytes, "error": self.error,
                     "errors": self.errors, "kernels": self.kernels, "state": self.state,

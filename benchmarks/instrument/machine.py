@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +26,8 @@ STEAL = 0.02
 """Share of the CPUs' time taken by the hypervisor above which a measurement counts as disturbed."""
 OTHERS = 0.10
 """Share of the CPUs' time taken by other processes above which a measurement counts as disturbed."""
+GRAIN = 2
+"""Ticks, of a hundredth of a second, that must be missing beyond that: by so many two readings may be off."""
 
 
 def software() -> dict[str, Any]:
@@ -123,20 +126,30 @@ def state(workers: list[int], device: str) -> State:
     return State(busy, stolen, total, sum(_own_ticks(pid) for pid in (os.getpid(), *workers)), readings)
 
 
-def between(before: State, after: State) -> tuple[dict[str, Any], list[str]]:
-    """Both states for the journal, and what disturbed the time between them."""
+Span = tuple[State, State]
+"""The states before and after a block."""
+
+
+def between(*spans: Span) -> tuple[dict[str, Any], list[str]]:
+    """For the journal, the states before and after these blocks; and what disturbed them, all taken together."""
+    before, after = spans[0][0], spans[-1][1]
     disturbances = []
     steal = others = None
-    if None not in (before.total, after.total) and after.total > before.total:  # type: ignore[operator]
-        total = after.total - before.total  # type: ignore[operator]
-        steal = round((after.stolen - before.stolen) / total, 4)  # type: ignore[operator]
-        others = round(max(0, after.busy - before.busy - (after.ours - before.ours)) / total, 4)  # type: ignore[operator]
-        if steal > STEAL:
+    if (total := _passed("total", spans)) and total > 0:
+        stolen, busy, ours = (_passed(name, spans) or 0 for name in ("stolen", "busy", "ours"))
+        steal, others = round(stolen / total, 4), round(max(0, busy - ours) / total, 4)
+        if stolen - GRAIN > STEAL * total:
             disturbances.append(f"the hypervisor took {steal:.0%} of the CPUs' time")
-        if others > OTHERS:
+        if busy - ours - GRAIN > OTHERS * total:
             disturbances.append(f"other processes took {others:.0%} of the CPUs' time")
     disturbances += gpu.held_down(before.readings, after.readings)
     return {"before": before.readings, "after": after.readings | {"steal": steal, "others": others}}, disturbances
+
+
+def _passed(name: str, spans: Sequence[Span]) -> int | None:
+    """Ticks that passed within ``spans``; None if they are not known."""
+    ends = [getattr(state, name) for span in spans for state in span]
+    return None if None in ends else sum(ends[1::2]) - sum(ends[::2])
 
 
 def _text(path: str) -> str:

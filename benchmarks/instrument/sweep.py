@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-import random
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchmarks.instrument import journal, machine, origin
+from benchmarks.instrument.affinity import pinned
 from benchmarks.instrument.alone import alone
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell, Selection, left_out
 from benchmarks.instrument.effort import Effort, effort, parse_memory
-from benchmarks.instrument.findings import MEASURED, OPEN, Finding, by_problem, merge, now, reading, rounded
+from benchmarks.instrument.findings import OPEN, Finding, by_problem, merge, now, reading, rounded
 from benchmarks.instrument.forecast import Forecast
 from benchmarks.instrument.origin import Origin
+from benchmarks.instrument.pool import Pool
 from benchmarks.instrument.progress import Progress
-from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
+from benchmarks.instrument.turns import Turns
+from benchmarks.instrument.workers import WorkerFailedError
 
 FRESH = timedelta(days=1)
 """A killed sweep is taken up again within this time."""
@@ -52,11 +54,10 @@ class Sweep:
             "OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads),
             "TORCHINDUCTOR_CACHE_DIR": self.cache.name,
         }  # fmt: skip
-        self.pool = [WorkerProcess(settings, environ) for _ in range(effort.processes)]
-        self.random = random.Random(self.id)
+        self.pool = Pool(effort.processes, settings, environ)
+        self.turns = Turns(self.pool, effort, self.patience, seed=self.id)
         self.readings: dict[str, dict[str, Any]] = {}
-        self.timed = self.building = 0.0
-        self.orders: dict[str, float] = {}
+        self.building = 0.0
 
     def measure(self, cells: list[Cell], selection: Selection) -> dict[str, dict[str, Any]]:
         """Measure ``cells``; by each cell's place, what asv's benchmarks return of it.
@@ -67,8 +68,8 @@ class Sweep:
         with ExitStack() as at_the_end:
             at_the_end.callback(self.cache.cleanup)
             at_the_end.enter_context(alone(self.origin.results / self.origin.machine))
-            for worker in self.pool:
-                at_the_end.callback(worker.stop)
+            at_the_end.enter_context(pinned(self.threads))
+            at_the_end.callback(self.pool.stop)
             self.begin(selection)
             findings = self.take_up(merge(cells))
             work = {finding.cell.key: self.work(finding) for finding in findings}
@@ -77,17 +78,17 @@ class Sweep:
                 self.measure_group(group)
             journal.append(self.origin.journal, {
                 "record": "done", "sweep": self.id, "finished": now().isoformat(timespec="seconds"),
-                "wall_seconds": round(time.monotonic() - self.started, 2), "timed_seconds": round(self.timed, 2),
-                "building_seconds": round(self.building, 2),
-                "orders": {order: round(seconds, 2) for order, seconds in self.orders.items()},
+                "wall_seconds": round(time.monotonic() - self.started, 2), "timed_seconds": round(self.turns.timed, 2),
+                "building_seconds": round(self.building, 2), "discarded_rounds": self.turns.discarded,
+                "orders": {order: round(seconds, 2) for order, seconds in self.pool.orders.items()},
             })  # fmt: skip
             return self.readings
 
     def begin(self, selection: Selection) -> None:
         """Start the workers, make sure of what they measure, and write the sweep's record."""
-        for worker in self.pool:
-            worker.start()
-        said, *_ = [self.order(worker, {"do": "hello"}, self.effort.patience) for worker in self.pool]
+        self.pool.start()
+        hello = {"do": "hello"}
+        said, *_ = [self.pool.ask(process, hello, self.effort.patience) for process in range(len(self.pool))]
         env_dir, found = self.origin.env_dir, said.pop("impls")
         if env_dir is not None and not is_under(found, str(env_dir)):
             raise WrongImplsError(f"the workers import {found}, which does not lie in asv's environment {env_dir}")
@@ -110,18 +111,10 @@ class Sweep:
             "selection": selection.as_dict(),
         })  # fmt: skip
 
-    def order(self, worker: WorkerProcess, order: dict[str, Any], patience: float) -> dict[str, Any]:
-        """A worker's answer; what the order took is remembered. Raises WorkerFailedError as the worker does."""
-        begun = time.monotonic()
-        try:
-            return worker.ask(order, patience)
-        finally:
-            self.orders[order["do"]] = self.orders.get(order["do"], 0.0) + time.monotonic() - begun
-
     def anchor(self, name: str) -> float:
         """Seconds of an anchor's call: the lower quartile."""
         order = {"do": "anchor", "name": name, "n": ANCHOR_CALLS}
-        said = self.order(self.pool[0], order, self.effort.patience)
+        said = self.pool.ask(0, order, self.effort.patience)
         return rounded(statistics.quantiles(said["seconds"], n=4)[0])
 
     def take_up(self, findings: list[Finding]) -> list[Finding]:
@@ -166,17 +159,13 @@ class Sweep:
         if not group:
             return
         if group[0].cell.problem.timed:
-            self.take_turns(group)
+            self.turns.take(group, self.device)
+            for finding in group:
+                self.forecast.learn(finding)
         for finding in group:
             self.finish(finding)
-        for worker in self.pool:
-            self.tidy(worker, "forget")
-
-    def tidy(self, worker: WorkerProcess, do: str) -> None:
-        """Have a worker ``rest`` or ``forget``, if it runs. One that cannot is ended, which does as well."""
-        if worker.pid:
-            with suppress(WorkerFailedError):
-                self.order(worker, {"do": do}, self.effort.patience)
+        for process in range(len(self.pool)):
+            self.pool.tidy(process, "forget", self.effort.patience)
 
     def ask(self, finding: Finding) -> None:
         """Find out, without running it, whether the cell can be measured."""
@@ -184,7 +173,7 @@ class Sweep:
         if reason := left_out(cell, self.effort) or self.late():
             return finding.end("not_run", reason)
         try:
-            said = self.order(self.pool[0], {"do": "ask", **finding.order}, self.effort.patience)
+            said = self.pool.ask(0, {"do": "ask", **finding.order}, self.effort.patience)
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         if "unsupported" in said:
@@ -216,7 +205,7 @@ class Sweep:
             "checked_scores": self.effort.checked_scores,
         }  # fmt: skip
         try:
-            said = self.order(self.pool[0], order, self.patience(finding, 20))
+            said = self.pool.ask(0, order, self.patience(finding, 20))
         except WorkerFailedError as failure:
             return finding.end(failure.status, str(failure))
         finding.errors, finding.kernels = said["errors"], said["kernels"]
@@ -227,42 +216,6 @@ class Sweep:
         if len(set(said["bytes"])) > 1:
             finding.disturbances.append(f"memory differed between calls: {', '.join(map(str, said['bytes']))} bytes")
         return finding.judge()
-
-    def take_turns(self, findings: list[Finding]) -> None:
-        """Time them in rounds: in random order, each round in the next process, everything in every round."""
-        before = self.state()
-        for turn in range(self.effort.processes * self.effort.rounds):
-            number = turn % self.effort.processes
-            for finding in self.random.sample(findings, len(findings)):
-                if finding.status in MEASURED and not (finding.compiles and number >= self.effort.compiling_processes):
-                    self.time(finding, turn, number)
-            self.tidy(self.pool[number], "rest")
-        state, disturbances = machine.between(before, self.state())
-        for finding in findings:
-            finding.state = state
-            finding.disturbances += disturbances
-            self.forecast.learn(finding)
-
-    def time(self, finding: Finding, turn: int, number: int) -> None:
-        """One round of one cell in one process, which is warmed up first if it has not run the cell before."""
-        worker = self.pool[number]
-        try:
-            if number not in finding.processes:
-                order = {"do": "warm", **finding.order, "most": self.effort.warm_up}
-                finding.call_seconds = self.order(worker, order, self.patience(finding, 10))["seconds"]
-                if finding.compiles and number == 0:
-                    finding.compile_seconds = rounded(max(0.0, finding.first_seconds - finding.call_seconds))
-            share = self.effort.seconds / self.effort.processes / self.effort.rounds
-            n = max(1, min(self.effort.samples, int(share / max(finding.call_seconds, 1e-9))))
-            said = self.order(worker, {"do": "time", **finding.order, "n": n}, self.patience(finding, 10 * n))
-        except WorkerFailedError as failure:
-            return finding.end(failure.status, str(failure))
-        self.timed += sum(said["seconds"])
-        finding.samples += [rounded(x) for x in said["seconds"]]
-        finding.host += [rounded(x) for x in said["host"] or []]
-        finding.rounds += [turn] * n
-        finding.processes += [number] * n
-        return None
 
     def finish(self, finding: Finding) -> None:
         """Write it down, at once, and go on."""
@@ -275,10 +228,6 @@ class Sweep:
         """Seconds to wait for ``calls`` calls before a worker counts as hung."""
         known = finding.call_seconds or self.forecast.seconds(finding)
         return self.effort.patience + 3 * calls * known + (COMPILE_PATIENCE if finding.compiles else 0)
-
-    def state(self) -> machine.State:
-        """The machine's state now."""
-        return machine.state([worker.pid for worker in self.pool if worker.pid], self.device)
 
 
 def memory_limit(environ: dict[str, str], free: int | None = None) -> int:

@@ -56,10 +56,13 @@ class Worker:
         self.forget()
 
     def hello(self) -> dict[str, Any]:
-        """What runs here: versions, the device, where ``impls`` comes from, and a matrix product's rate by dtype."""
-        from benchmarks.instrument import machine
+        """What runs here and on which CPUs, where ``impls`` comes from, and a matrix product's rate by dtype."""
+        from benchmarks.instrument import affinity, machine
 
-        return machine.software() | {"device": self.device, **machine.hardware(self.device), "rates": self.rates()}
+        return {
+            **machine.software(), "device": self.device, "cpus": affinity.allowed(), **machine.hardware(self.device),
+            "rates": self.rates(),
+        }  # fmt: skip
 
     def rates(self) -> dict[str, float]:
         """Multiplications and additions a second in a matrix product of each dtype."""

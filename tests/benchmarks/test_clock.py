@@ -63,15 +63,29 @@ def test_samples_are_taken_without_garbage_collection():
 def test_disturbances(busy, stolen, ours, said):
     before = State(0, 0, 0, 0, {"load1": 0.1})
     after = State(busy, stolen, 1000, ours, {"load1": 0.2})
-    state, disturbances = machine.between(before, after)
+    state, disturbances = machine.between((before, after))
     assert [text[: len(start)] for text, start in zip(disturbances, said, strict=True)] == said
     assert state["before"] == {"load1": 0.1}
     assert state["after"]["steal"] == stolen / 1000
 
 
+def test_blocks_are_judged_together_without_what_lies_between_them():
+    quiet, busy = ((State(0, 0, 0, 0, {}), State(100, 0, 100, ours, {})) for ours in (100, 60))
+    assert machine.between(quiet)[1] == []
+    state, (said,) = machine.between(quiet, busy)
+    assert (state["after"]["others"], said) == (0.2, "other processes took 20% of the CPUs' time")
+
+
+def test_a_tick_or_two_disturb_nobody():
+    """In a block of a few hundredths of a second, what one reading is off would be a third of it."""
+    before = State(0, 0, 0, 0, {})
+    assert machine.between((before, State(6, 0, 6, 4, {})))[1] == []
+    assert machine.between((before, State(6, 0, 6, 3, {})))[1] == ["other processes took 50% of the CPUs' time"]
+
+
 def test_an_unreadable_machine_disturbs_nobody():
     nothing = State(None, None, None, 0, {})
-    assert machine.between(nothing, nothing)[1] == []
+    assert machine.between((nothing, nothing))[1] == []
 
 
 def test_the_machine_can_be_read_here():
