@@ -6,7 +6,9 @@ asv loads this as a plugin (``asv.conf.json``) in its own process and hands its 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import MutableMapping, Sequence
@@ -37,7 +39,8 @@ def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
     if given.set_commit_hash:
         environ["AXIALBENCH_COMMIT"] = given.set_commit_hash
     if given.dry_run:
-        environ["AXIALBENCH_RESULTS"] = tempfile.mkdtemp(prefix="axialbench-dry-run-")
+        environ["AXIALBENCH_RESULTS"] = folder = tempfile.mkdtemp(prefix="axialbench-dry-run-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def setup() -> None:

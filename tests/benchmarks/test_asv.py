@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +38,22 @@ def test_without_a_name_the_machine_is_local_and_a_dry_run_leaves_the_record_alo
     assert environ["AXIALBENCH_MACHINE"] == "local"
     assert environ["AXIALBENCH_EFFORT"] == "full"
     assert not Path(environ["AXIALBENCH_RESULTS"]).is_relative_to(ROOT)
+
+
+def test_what_a_dry_run_measured_is_gone_when_asv_ends():
+    code = """
+import os
+from pathlib import Path
+from benchmarks.instrument import plugin
+plugin.tell(["run", "--dry-run"], os.environ)
+folder = Path(os.environ["AXIALBENCH_RESULTS"])
+(folder / "local").mkdir()
+print(folder)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    folder = Path(ended.stdout.strip())
+    assert folder.name.startswith("axialbench-dry-run-")
+    assert not folder.exists()
 
 
 def test_the_origin_is_what_asv_says(tmp_path):
