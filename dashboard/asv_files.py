@@ -135,6 +135,8 @@ def _described(module: str, series: str, params_json: str, direction: str, param
         "n": 0,
         "rounds": 0,
         "samples": [],
+        "round_of": (),
+        "process_of": (),
         "errors": {},
         "kernels": [],
         "disturbed": False,

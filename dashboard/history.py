@@ -2,7 +2,7 @@
 
     history = load(Path("results"))
     history.cells       one row for each machine, environment, commit, series, parameters and direction (see COLUMNS)
-    history.sweeps      one row for each sweep: versions, threads, device, effort (see SWEEP_COLUMNS)
+    history.sweeps      one row for each sweep: versions, threads, device, effort, duration (see SWEEP_COLUMNS)
     history.findings    files and lines that could not be read, each with a way out; nothing else is lost by them
 
 ``results/README.md`` describes the files.
@@ -74,6 +74,8 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "seconds_q25": ("float64", "s, lower quartile"),
     "seconds_q75": ("float64", "s, upper quartile"),
     "samples": ("object", "s, list in the order taken"),
+    "round_of": ("object", "tuple: the round of each sample, counted over all processes"),
+    "process_of": ("object", "tuple: the process of each sample"),
     "speedup": ("float64", "eager's seconds over these, same problem, machine, environment and commit"),
     "speedup_low": ("float64", "lower end: eager's low over this high"),
     "speedup_high": ("float64", "upper end: eager's high over this low"),
@@ -196,6 +198,8 @@ def _timing(found: Sequence[Found]) -> dict[str, Any]:
         **columns,
         "n": [len(cell.samples) for cell in found],
         "rounds": [len(set(cell.rounds)) for cell in found],
+        "round_of": [cell.rounds for cell in found],
+        "process_of": [cell.processes for cell in found],
     }
 
 

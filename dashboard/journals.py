@@ -21,8 +21,9 @@ SCHEMA = 1
 SWEEP_COLUMNS = (
     "machine", "env", "commit", "commit_date", "subject", "dirty", "sweep", "module", "started", "instrument", "python",
     "torch", "packages", "device", "device_name", "threads", "float32_matmul_precision", "memory_limit", "effort",
-    "operations", "selection", "anchors",
+    "operations", "selection", "anchors", "wall_seconds", "timed_seconds",
 )  # fmt: skip
+DONE = ("wall_seconds", "timed_seconds")  # what the end of a sweep adds to it
 TORN = "measure that cell again, or delete the line; every other line is read"
 RESUME = "run the sweep again: it measures only what is missing"
 CELL = ("module", "series", "params", "direction")
@@ -34,6 +35,7 @@ class Seconds(msgspec.Struct, gc=False):
 
     samples: list[float] = []
     rounds: msgspec.Raw = msgspec.Raw(b"[]")
+    processes: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class Line(msgspec.Struct, gc=False):
@@ -70,6 +72,7 @@ class Found(msgspec.Struct, gc=False):
     reason: str
     samples: list[float]
     rounds: tuple[int, ...]
+    processes: tuple[int, ...]
     compile_seconds: float | None
     bytes: float | None
     predicted_bytes: float | None
@@ -97,7 +100,7 @@ class Journals:
     """All cells of all journals: of each cell of a commit the line that counts (see ``history.load``).
 
     Attributes:
-        sweeps: a row for each sweep, as described.
+        sweeps: a row for each sweep, as described, and how long it took if it came to its end.
         places: a row for each sweep, with what it says of its cells: machine, commit, threads, ...
         problems: a row for each cell of the suite: module, series, parameters, sizes, ...
         found: what the lines say; ``place_of`` and ``problem_of`` are their rows of ``places`` and ``problems``.
@@ -115,12 +118,13 @@ class Journals:
         self._known: dict[tuple[int, int], int] = {}
         self._problem = Once(self._add_problem)
         self._dict = Once(lambda text: _said(text) or {})
-        self._rounds = Once(lambda text: tuple(int(number) for number in _said(text) or ()))
+        self._numbers = Once(lambda text: tuple(int(number) for number in _said(text) or ()))
         self._names = Once(lambda text: [_text(name) for name in _said(text) or []])
 
     def read(self, path: Path, findings: Findings) -> None:
         """Add what the journal at ``path`` holds; what cannot be read goes to ``findings``."""
         own: dict[str, int] = {}
+        sweeps: dict[str, Row] = {}
         for at, record in _records(path, findings):
             try:
                 if isinstance(record, Line):
@@ -129,6 +133,10 @@ class Journals:
                     sweep = _sweep(path, record)
                     own[record["sweep"]] = self._add_place(sweep)
                     self.sweeps.append(sweep)
+                    sweeps[record["sweep"]] = sweep
+                    continue
+                elif record["record"] == "done":
+                    sweeps.get(record["sweep"], {}).update({name: number(record.get(name)) for name in DONE})
                     continue
                 elif record["record"] == "cell":
                     line = _line(record)
@@ -185,10 +193,10 @@ class Journals:
         problem, cell = self._problem[texts]
         seconds = line.seconds or Seconds()
         found = Found(
-            line.time or "", line.status, line.reason or "", seconds.samples, self._rounds[bytes(seconds.rounds)],
-            line.compile_seconds, line.bytes, line.predicted_bytes, line.error, self._dict[bytes(line.errors)],
-            self._names[bytes(line.kernels)], bool(line.disturbed), self._names[bytes(line.disturbances)],
-            self._dict[bytes(line.state)],
+            line.time or "", line.status, line.reason or "", seconds.samples, self._numbers[bytes(seconds.rounds)],
+            self._numbers[bytes(seconds.processes)], line.compile_seconds, line.bytes, line.predicted_bytes, line.error,
+            self._dict[bytes(line.errors)], self._names[bytes(line.kernels)], bool(line.disturbed),
+            self._names[bytes(line.disturbances)], self._dict[bytes(line.state)],
         )  # fmt: skip
         at = self._known.setdefault((self._identity[place], cell), len(self.found))
         if at == len(self.found):
@@ -257,7 +265,8 @@ def _line(record: Row) -> Line:
     known |= {name: _text(record.get(name)) for name in ("time", "reason")}
     known |= {name: _raw(record.get(name)) for name in ("errors", "kernels", "disturbances", "state")}
     known |= {name: number(record.get(name)) for name in ("compile_seconds", "bytes", "predicted_bytes", "error")}
-    known |= {"seconds": Seconds(samples, _raw(seconds.get("rounds"))), "disturbed": bool(record.get("disturbed"))}
+    known |= {"seconds": Seconds(samples, *(_raw(seconds.get(name)) for name in ("rounds", "processes")))}
+    known |= {"disturbed": bool(record.get("disturbed"))}
     return Line(**known)
 
 
