@@ -137,6 +137,7 @@ def _described(module: str, series: str, params_json: str, direction: str, param
         "samples": [],
         "round_of": (),
         "process_of": (),
+        "discarded": 0,
         "errors": {},
         "kernels": [],
         "disturbed": False,

@@ -76,6 +76,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "samples": ("object", "s, list in the order taken"),
     "round_of": ("object", "tuple: the round of each sample, counted over all processes"),
     "process_of": ("object", "tuple: the process of each sample"),
+    "discarded": ("int64", "rounds that other work disturbed, and that were taken again"),
     "speedup": ("float64", "eager's seconds over these, same problem, machine, environment and commit"),
     "speedup_low": ("float64", "lower end: eager's low over this high"),
     "speedup_high": ("float64", "upper end: eager's high over this low"),
@@ -200,6 +201,7 @@ def _timing(found: Sequence[Found]) -> dict[str, Any]:
         "rounds": [len(set(cell.rounds)) for cell in found],
         "round_of": [cell.rounds for cell in found],
         "process_of": [cell.processes for cell in found],
+        "discarded": [cell.discarded for cell in found],
     }
 
 

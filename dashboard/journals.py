@@ -22,8 +22,9 @@ SWEEP_COLUMNS = (
     "machine", "env", "commit", "commit_date", "subject", "dirty", "sweep", "module", "started", "instrument", "python",
     "torch", "packages", "device", "device_name", "threads", "float32_matmul_precision", "memory_limit", "effort",
     "operations", "selection", "anchors", "wall_seconds", "timed_seconds",
+    "discarded_rounds",
 )  # fmt: skip
-DONE = ("wall_seconds", "timed_seconds")  # what the end of a sweep adds to it
+DONE = ("wall_seconds", "timed_seconds", "discarded_rounds")  # what the end of a sweep adds to it
 TORN = "measure that cell again, or delete the line; every other line is read"
 RESUME = "run the sweep again: it measures only what is missing"
 CELL = ("module", "series", "params", "direction")
@@ -36,6 +37,7 @@ class Seconds(msgspec.Struct, gc=False):
     samples: list[float] = []
     rounds: msgspec.Raw = msgspec.Raw(b"[]")
     processes: msgspec.Raw = msgspec.Raw(b"[]")
+    discarded: list[msgspec.Raw] = []
 
 
 class Line(msgspec.Struct, gc=False):
@@ -73,6 +75,7 @@ class Found(msgspec.Struct, gc=False):
     samples: list[float]
     rounds: tuple[int, ...]
     processes: tuple[int, ...]
+    discarded: int
     compile_seconds: float | None
     bytes: float | None
     predicted_bytes: float | None
@@ -194,9 +197,9 @@ class Journals:
         seconds = line.seconds or Seconds()
         found = Found(
             line.time or "", line.status, line.reason or "", seconds.samples, self._numbers[bytes(seconds.rounds)],
-            self._numbers[bytes(seconds.processes)], line.compile_seconds, line.bytes, line.predicted_bytes, line.error,
-            self._dict[bytes(line.errors)], self._names[bytes(line.kernels)], bool(line.disturbed),
-            self._names[bytes(line.disturbances)], self._dict[bytes(line.state)],
+            self._numbers[bytes(seconds.processes)], len(seconds.discarded), line.compile_seconds, line.bytes,
+            line.predicted_bytes, line.error, self._dict[bytes(line.errors)], self._names[bytes(line.kernels)],
+            bool(line.disturbed), self._names[bytes(line.disturbances)], self._dict[bytes(line.state)],
         )  # fmt: skip
         at = self._known.setdefault((self._identity[place], cell), len(self.found))
         if at == len(self.found):
