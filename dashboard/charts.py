@@ -14,12 +14,14 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 EAGER_COLOUR = "#7f7f7f"
 ORDER = ("chunked", "sdpa", "flex", "compiled", "sdpa_math", "sdpa_flash", "flash_attn", "xformers", "eager")
-TICKS = [float(f"{digit}e{power}") for power in range(-7, 14) for digit in (1, 2, 3, 5)]
+TICKS = [float(f"{digit}e{power}") for power in range(-7, 16) for digit in (1, 2, 3, 5)]
 FORMATS = {
     "s": "datum.value < 0.001 ? format(datum.value * 1e6, '~r') + ' µs' :"
     " datum.value < 1 ? format(datum.value * 1e3, '~r') + ' ms' : format(datum.value, '~r') + ' s'",
     "B": "datum.value < 1e3 ? format(datum.value, '~r') + ' B' : datum.value < 1e6 ? format(datum.value / 1e3, '~r')"
     " + ' kB' : datum.value < 1e9 ? format(datum.value / 1e6, '~r') + ' MB' : format(datum.value / 1e9, '~r') + ' GB'",
+    "FLOP/s": "datum.value < 1e9 ? format(datum.value / 1e6, '~r') + ' MFLOP/s' : datum.value < 1e12 ?"
+    " format(datum.value / 1e9, '~r') + ' GFLOP/s' : format(datum.value / 1e12, '~r') + ' TFLOP/s'",
     "share": "format(datum.value * 100, '~r') + ' %'",
     "×": "format(datum.value, '~r') + '×'",
 }
@@ -28,7 +30,8 @@ FORMATS = {
 def scaling(unit: str) -> Spec:
     """A quantity over a size, both logarithmic.
 
-    Values: ``size``, ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured" or "predicted"), ``text``.
+    Values: ``size``, ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured", "predicted", or "joint": where a
+    predicted line begins), ``text``.
     """
     x = {"field": "size", "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 12}, "title": None}
     return chart(encoding={"x": x}, layer=_backend_lines(unit))
@@ -45,13 +48,7 @@ def over_commits(unit: str) -> Spec:
 
 def _backend_lines(unit: str) -> list[Spec]:
     """A line, an interval and a point for every backend; what is predicted is dashed and hollow."""
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "padding": 8},
-        "title": None,
-        "axis": {"labelExpr": FORMATS[unit], "values": TICKS},
-    }
+    y = logarithmic("value", unit)
     measured, predicted = "datum.kind === 'measured'", "datum.kind === 'predicted'"
     common = {"y": y, "color": backend_colour(), "tooltip": {"field": "text"}}
     return [
@@ -62,16 +59,17 @@ def _backend_lines(unit: str) -> list[Spec]:
         },
         {
             "mark": {"type": "line", "strokeWidth": 1, "strokeDash": [3, 3]},
-            "transform": [{"filter": predicted}],
+            "transform": [{"filter": f"{predicted} || datum.kind === 'joint'"}],
             "encoding": common,
         },
         {
             "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4},
-            "transform": [{"filter": f"{measured} && isValid(datum.low)"}],
+            "transform": [{"filter": "isValid(datum.low)"}],
             "encoding": {**common, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
         },
         {
             "mark": {"type": "point", "size": 55, "strokeWidth": 1.5},
+            "transform": [{"filter": f"{measured} || {predicted}"}],
             "encoding": {
                 **common,
                 "shape": backend_shape(),
@@ -127,6 +125,17 @@ def speedups() -> Spec:
     }
     facet = {"field": "direction", "type": "nominal", "title": None, "header": {"labelFontWeight": "bold"}}
     return {**chart(), "facet": {"column": facet}, "spec": layered}
+
+
+def logarithmic(field: str, unit: str) -> Spec:
+    """The encoding of a quantity on the upright axis."""
+    return {
+        "field": field,
+        "type": "quantitative",
+        "scale": {"type": "log", "nice": False, "padding": 8},
+        "title": None,
+        "axis": {"labelExpr": FORMATS[unit], "values": TICKS},
+    }
 
 
 def backend_colour() -> Spec:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import vl_convert
 
 from dashboard import charts
 from dashboard.history import VIEW
@@ -23,6 +22,8 @@ def write(cells: pd.DataFrame, out: Path) -> list[Path]:
 
     Raises ValueError if nothing in ``cells`` can be drawn.
     """
+    import vl_convert
+
     own = cells[(cells["dtype"] == DTYPE) & (cells["level"] == "core") & (cells["size"] != "")]
     drawn = {name: spec for name, spec in (("speedup", speedup(own)), ("scaling", scaling(own))) if spec}
     if not drawn:

@@ -60,9 +60,9 @@ function seriesCharts(cells, show) {
 
 /**
  * Draws `values` once the element is on the page.
- * @param {any} spec @param {{backend: string}[]} values @param {(Node | string)[]} caption
+ * @param {any} spec @param {{backend: string}[]} values @param {(Node | string)[]} caption @param {number} widest in pixels
  */
-function chart(spec, values, caption) {
+function chart(spec, values, caption, widest = 380) {
   const place = make("div", { class: "chart", role: "img", "aria-label": caption.map((part) => typeof part === "string" ? part : part.textContent).join("") });
   const ink = getComputedStyle(byId("terms-title")).color;
   const narrow = innerWidth < 720;
@@ -72,9 +72,10 @@ function chart(spec, values, caption) {
       if (layer.encoding[channel]) layer.encoding[channel].legend = { values: layer.encoding[channel].scale.domain.filter((/** @type {string} */ name) => present.includes(name)) };
     }
   }
-  Object.assign(spec, { data: { values }, width: Math.min(380, innerWidth - 120), height: 260, background: "transparent" });
+  Object.assign(spec, { data: { values }, width: Math.min(widest, innerWidth - 120), height: 260, background: "transparent" });
   Object.assign(spec.config.axis, { labelColor: ink, titleColor: ink, domainColor: ink, tickColor: ink, gridColor: ink, gridOpacity: 0.12 });
   Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 3 } : {}) });
+  for (const mark of ["text", "rule", "line", "point"]) spec.config[mark] = { color: ink };
   queueMicrotask(() => {
     /** @type {any} */ (window).vegaEmbed(place, spec, {
       ast: true, renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false },
