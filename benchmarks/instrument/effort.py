@@ -11,6 +11,8 @@ AXIALBENCH_DTYPES          dtypes to measure                                    
 AXIALBENCH_DIRECTIONS      ``forward``, ``training``                                                    both
 AXIALBENCH_DEVICE          ``cpu`` or ``cuda``                                                          cuda if it works
 AXIALBENCH_THREADS         CPU threads; another number than the default needs a name of its own         all cores
+AXIALBENCH_INPUTS          ``warm``: just used, as a layer finds them; ``cold``: in no cache, and needs a      warm
+                           name of its own
 AXIALBENCH_MEMORY          bytes (or ``8GB``) that a cell may need beyond its inputs                    80 % of free
 AXIALBENCH_RESULTS         where the journals go                                                        ``results/``
 AXIALBENCH_PROGRESS        file for the progress report (``python -m benchmarks run`` reads it)         the terminal
@@ -80,6 +82,14 @@ def listed(variable: str, known: Collection[str], environ: Mapping[str, str] = o
     if unknown := sorted(names - set(known)):
         raise ValueError(f"{variable} names {', '.join(unknown)}; expected some of {', '.join(known)}")
     return names or None
+
+
+def cold_inputs(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether calls are to find their inputs in no cache. Raises ValueError for anything but ``warm`` and ``cold``."""
+    inputs = environ.get("AXIALBENCH_INPUTS") or "warm"
+    if inputs not in ("warm", "cold"):
+        raise ValueError(f"AXIALBENCH_INPUTS={inputs!r}: expected warm or cold")
+    return inputs == "cold"
 
 
 def parse_memory(text: str) -> int:

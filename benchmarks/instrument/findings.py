@@ -39,6 +39,7 @@ class Finding:
     rounds: list[int] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
     discarded: list[dict[str, Any]] = field(default_factory=list)
+    copies: int = 1
 
     @property
     def cell(self) -> Cell:
@@ -87,7 +88,7 @@ class Finding:
                 record |= {
                     "seconds": {
                         "samples": self.samples, "rounds": self.rounds, "processes": self.processes,
-                        "host": self.host or None, "discarded": self.discarded,
+                        "host": self.host or None, "discarded": self.discarded, "copies": self.copies,
                     } if cell.problem.timed else None,
                     "compile_seconds": self.compile_seconds, "bytes": self.bytes, "error": self.error,
                     "errors": self.errors, "kernels": self.kernels, "state": self.state,

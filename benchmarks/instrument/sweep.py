@@ -15,7 +15,7 @@ from benchmarks.instrument.affinity import pinned
 from benchmarks.instrument.alone import alone
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell, Selection, left_out
-from benchmarks.instrument.effort import Effort, effort, parse_memory
+from benchmarks.instrument.effort import Effort, cold_inputs, effort, parse_memory
 from benchmarks.instrument.findings import OPEN, Finding, by_problem, merge, now, reading, rounded
 from benchmarks.instrument.forecast import Forecast
 from benchmarks.instrument.origin import Origin
@@ -48,7 +48,11 @@ class Sweep:
         self.threads = int(self.environ.get("AXIALBENCH_THREADS") or machine.cores())
         self.limit = memory_limit(self.environ)
         self.cache = tempfile.TemporaryDirectory(prefix="axialbench-")
-        settings = {"device": self.environ.get("AXIALBENCH_DEVICE"), "threads": self.threads, "limit": self.limit}
+        self.cold = cold_inputs(self.environ)
+        settings = {
+            "device": self.environ.get("AXIALBENCH_DEVICE"), "threads": self.threads, "limit": self.limit,
+            "cold": self.cold,
+        }  # fmt: skip
         self.openmp = {name: self.environ.get(name, value) for name, value in OPENMP.items()}
         environ = self.environ | self.openmp | {
             "OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads),
@@ -100,6 +104,7 @@ class Sweep:
         self.identity = {
             "effort": self.effort.name, "instrument": origin.instrument(), "threads": self.threads,
             "openmp": self.openmp, "device": self.device, "torch": said["torch"], "packages": said["packages"],
+            "inputs": "cold" if self.cold or self.device == "cuda" else "warm",
         }  # fmt: skip
         journal.append(self.origin.journal, {
             "record": "sweep", "sweep": self.id, "module": self.module, "started": now().isoformat(timespec="seconds"),

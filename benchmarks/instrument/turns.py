@@ -43,6 +43,7 @@ class Round:
             finding.host += [rounded(x) for x in said["host"] or []]
             finding.rounds += [self.number] * len(said["seconds"])
             finding.processes += [self.process] * len(said["seconds"])
+            finding.copies = said["copies"]
 
     def discard(self) -> None:
         """These samples do not count: they are written down with the reason."""

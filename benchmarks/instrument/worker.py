@@ -42,7 +42,7 @@ def import_suite() -> None:
 class Worker:
     """One problem at a time, prepared on demand, and the calls of every backend on it."""
 
-    def __init__(self, device: str | None, threads: int, limit: int) -> None:
+    def __init__(self, device: str | None, threads: int, limit: int, cold: bool = False) -> None:
         import torch
 
         from benchmarks.instrument import clock, machine
@@ -51,6 +51,7 @@ class Worker:
         torch.set_float32_matmul_precision("highest")
         self.device = device or machine.default_device()
         self.clock: clock.Clock = clock.CudaClock() if self.device == "cuda" else clock.HostClock()
+        self.limit, self.cold = limit, cold and self.device == "cpu"
         if self.device == "cpu":
             limit_memory(limit)
         self.forget()
@@ -82,6 +83,8 @@ class Worker:
         self.inputs: Inputs | None = None
         self.truth: Truth | None = None
         self.calls: dict[tuple[str, str], Call] = {}
+        self.copies: list[Inputs] = []
+        self.timed: dict[tuple[str, str], Callable[[], Any]] = {}
         return self.rest()
 
     def rest(self) -> dict[str, Any]:
@@ -114,6 +117,22 @@ class Worker:
         if (backend, direction) not in self.calls:
             self.calls[backend, direction] = call_of(problem, backend_called(backend), direction, inputs)
         return self.calls[backend, direction]
+
+    def to_time(self, problem: Problem, backend: str, direction: str) -> Callable[[], Any]:
+        """What is timed: the call, and if inputs are to be cold, in turn with the same on copies of them."""
+        from benchmarks.instrument import affinity, cold
+        from benchmarks.instrument.specimen import backend_called, call_of
+
+        call, inputs = self.call(problem, backend, direction), self.prepare(problem)
+        if not self.copies:
+            cache = cold.cache_bytes(affinity.allowed())
+            self.copies = cold.copies(inputs, cache, self.limit) if self.cold else [inputs]
+        if (backend, direction) not in self.timed:
+            found = backend_called(backend)
+            others = [call_of(problem, found, direction, copy) for copy in self.copies[1:]]
+            pairs = zip([call, *others], self.copies, strict=True)
+            self.timed[backend, direction] = cold.in_turn([partial(one, of.cotangent) for one, of in pairs])
+        return self.timed[backend, direction]
 
     def ask(self, problem: Problem, backend: str, direction: str) -> dict[str, Any]:
         """Without running anything: why the backend cannot do it, how many bytes it would need, whether it compiles."""
@@ -154,18 +173,17 @@ class Worker:
         """Warm up; the seconds of a call."""
         from benchmarks.instrument import clock
 
-        call, inputs = self.call(problem, backend, direction), self.prepare(problem)
-        return {"seconds": clock.warm_up(self.clock, lambda: call(inputs.cotangent), most)}
+        return {"seconds": clock.warm_up(self.clock, self.to_time(problem, backend, direction), most)}
 
     def time(self, problem: Problem, backend: str, direction: str, n: int) -> dict[str, Any]:
         """``n`` timed calls."""
         from benchmarks.instrument import clock
 
-        call, inputs = self.call(problem, backend, direction), self.prepare(problem)
+        call = self.to_time(problem, backend, direction)
         if self.device == "cuda":
-            call(inputs.cotangent)  # takes back the memory that a rest gave away
-        samples = clock.timed(self.clock, lambda: call(inputs.cotangent), n)
-        return {"seconds": samples.seconds, "host": samples.host}
+            call()  # takes back the memory that a rest gave away
+        samples = clock.timed(self.clock, call, n)
+        return {"seconds": samples.seconds, "host": samples.host, "copies": len(self.copies)}
 
     def anchor(self, name: str, n: int) -> dict[str, Any]:
         """``n`` timed calls of an anchor."""

@@ -92,6 +92,7 @@ def test_the_journal_says_what_measured_and_how_it_ended(found):
     assert all(r["schema"] == 1 and r["sweep"] == found[0]["sweep"] for r in found)
     assert found[0]["threads"] == 1
     assert found[0]["device"] == "cpu"
+    assert found[0]["inputs"] == "warm"
     assert 0 < found[-1]["timed_seconds"] < found[-1]["orders"]["time"] < found[-1]["wall_seconds"]
 
 
