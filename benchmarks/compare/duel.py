@@ -12,13 +12,13 @@ from typing import Any
 from benchmarks.compare.outcome import Outcome, Proof
 from benchmarks.compare.paired import LOOKS, Launch, discoveries
 from benchmarks.compare.revisions import Side
-from benchmarks.instrument import choice, machine
+from benchmarks.instrument import choice, machine, runtime
 from benchmarks.instrument.affinity import allowed, pinned
 from benchmarks.instrument.anchor import ANCHORS
 from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.effort import EFFORTS
 from benchmarks.instrument.findings import MEASURED, Finding, by_problem, merge, rounded
-from benchmarks.instrument.sweep import OPENMP, WrongImplsError, is_under, memory_limit
+from benchmarks.instrument.sweep import WrongImplsError, is_under, memory_limit
 from benchmarks.instrument.workers import WorkerFailedError, WorkerProcess
 
 TURN = 0.02
@@ -106,7 +106,7 @@ class Duel:
         workers: dict[str, WorkerProcess] = {}
         with pinned(self.threads):
             for side in order:
-                environ = os.environ | OPENMP | {
+                environ = os.environ | runtime.settings(os.environ) | {
                     "PYTHONPATH": str(side.folder), "OMP_NUM_THREADS": str(self.threads),
                     "MKL_NUM_THREADS": str(self.threads),
                 }  # fmt: skip

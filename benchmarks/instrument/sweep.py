@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from benchmarks.instrument import journal, machine, origin
+from benchmarks.instrument import journal, machine, origin, runtime
 from benchmarks.instrument.affinity import pinned
 from benchmarks.instrument.alone import alone
 from benchmarks.instrument.anchor import ANCHORS
@@ -29,9 +29,6 @@ FRESH = timedelta(days=1)
 COMPILE_PATIENCE = 600.0
 ANCHOR_CALLS = 30
 SHARE_OF_MEMORY = 0.8
-OPENMP = {"GOMP_SPINCOUNT": "3000"}
-"""Threads that wait for each other spin for microseconds and then sleep. Spinning on, as is the default, they hold the
-cores that the others need as soon as anything else runs: calls then take a hundred times as long."""
 
 
 class WrongImplsError(RuntimeError):
@@ -53,8 +50,8 @@ class Sweep:
             "device": self.environ.get("AXIALBENCH_DEVICE"), "threads": self.threads, "limit": self.limit,
             "cold": self.cold,
         }  # fmt: skip
-        self.openmp = {name: self.environ.get(name, value) for name, value in OPENMP.items()}
-        environ = self.environ | self.openmp | {
+        self.runtime = runtime.settings(self.environ)
+        environ = self.environ | self.runtime | {
             "OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads),
             "TORCHINDUCTOR_CACHE_DIR": self.cache.name,
         }  # fmt: skip
@@ -103,7 +100,7 @@ class Sweep:
         anchors = {name: self.anchor(name) for name in ANCHORS}
         self.identity = {
             "effort": self.effort.name, "instrument": origin.instrument(), "threads": self.threads,
-            "openmp": self.openmp, "device": self.device, "torch": said["torch"], "packages": said["packages"],
+            "runtime": self.runtime, "device": self.device, "torch": said["torch"], "packages": said["packages"],
             "inputs": "cold" if self.cold or self.device == "cuda" else "warm",
         }  # fmt: skip
         journal.append(self.origin.journal, {
