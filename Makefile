@@ -83,11 +83,15 @@ figures: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@cd dashboard/site && $(call with_npx,@biomejs/biome@2.3.8,biome lint --error-on-warnings)
 
 types: $(READY)
 	$(BIN)/mypy
-	@if command -v npx >/dev/null; then npx --yes --package typescript@5.9.3 tsc -p dashboard/site/jsconfig.json; \
-	else echo "The site's JavaScript was not checked: npx (Debian: nodejs, npm) is missing"; fi
+	@$(call with_npx,typescript@5.9.3,tsc -p dashboard/site/jsconfig.json)
+
+# What checks the site's JavaScript comes by npx (Debian: nodejs, npm).
+with_npx = if command -v npx >/dev/null; then npx --yes --package $(1) $(2); \
+	else echo "The site's JavaScript was not checked: npx is missing"; fi
 
 clean:
 	rm -rf .venv .asv site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
