@@ -5,14 +5,16 @@ let last = {};
 
 /** Draws the page for `wanted`, once what it needs is loaded; of two calls the later wins. @param {Partial<Choices>} wanted */
 async function draw(wanted) {
-  const mine = (turn += 1);
+  turn += 1;
+  const mine = turn;
   byId("main").setAttribute("aria-busy", "true");
   try {
     const { shown, chosen, missing, labels } = await settle(data, wanted);
-    const content = shown && mine === turn ? await PAGES[chosen.page].draw(shown) : [];
+    if (mine !== turn) return chosen;
+    document.documentElement.dataset.theme = chosen.theme; // first, for charts ask for its ink
+    const content = shown ? await PAGES[chosen.page].draw(shown) : [];
     if (mine !== turn) return chosen;
     last = chosen;
-    document.documentElement.dataset.theme = chosen.theme;
     fillSegments(form, "theme", THEMES, chosen.theme);
     say(missing.length ? `Not in these results: ${missing.join(", ")}. Showing what is.` : "");
     if (shown) {
