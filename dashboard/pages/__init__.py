@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dashboard.pages import scaling, where
+from dashboard.pages import correctness, scaling, where
 from dashboard.pages.record import Record
 
-PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (scaling.files, where.files)
+PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (scaling.files, where.files, correctness.files)
 
 __all__ = ["PAGES", "Record"]

@@ -31,3 +31,12 @@ function measured(view, commit) {
     commit.dirty ? " Measured with uncommitted changes: these numbers belong to no commit." : "",
   ];
 }
+
+/**
+ * Each measurement once: what stands in several series, as their common centre does, is measured once and recorded in each.
+ * @param {Cell[]} cells
+ */
+function onceEach(cells) {
+  return [...groupBy(cells, (cell) => JSON.stringify([cell.module, cell.operation, cell.level, cell.S, cell.R, cell.T, cell.N_head,
+    cell.c, cell.B, cell.blocks, cell.mask, cell.dtype, cell.direction, cell.backend])).values()].map(([first]) => first);
+}
