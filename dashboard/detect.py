@@ -57,9 +57,11 @@ def changes(values: Sequence[float]) -> list[Change]:
     array = np.asarray(values, dtype=float)
     kept = np.flatnonzero(np.isfinite(array) & (array > 0))
     logs = np.log(array[kept])
-    found = dict.fromkeys(segments(logs, SUSPECT_T), "suspect")
-    by_kernel = kernel_changes(logs)
-    for i in segments(logs, CONFIRMED_T):
+    suspects = segments(logs, SUSPECT_T)
+    certain = segments(logs, CONFIRMED_T) if suspects else []
+    by_kernel = kernel_changes(logs) if certain else []
+    found = dict.fromkeys(suspects, "suspect")
+    for i in certain:
         if any(abs(i - j) <= APART for j in by_kernel):
             found = {j: tier for j, tier in found.items() if abs(i - j) > APART} | {i: "confirmed"}
     newest = latest(logs)

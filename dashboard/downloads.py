@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pandas as pd
 
 
 def write(cells: pd.DataFrame, out: Path) -> list[Path]:
-    """``out/cells.csv`` and, where pyarrow is installed, ``out/cells.parquet``; lists and dicts as JSON texts."""
-    flat = cells.copy()
+    """``out/cells.csv`` and ``out/cells.parquet``; lists and dicts as JSON texts."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    flat = cells.copy(deep=False)
     column: str
     for column in flat.select_dtypes("object", exclude="str"):
-        flat[column] = flat[column].map(json.dumps)
-    paths = [out / "cells.csv"]
-    flat.to_csv(paths[0], index=False, errors="backslashreplace")
-    try:
-        flat.to_parquet(out / "cells.parquet", index=False)
-    except ImportError:
-        return paths
-    return [*paths, out / "cells.parquet"]
+        flat[column] = _texts(flat[column].tolist())
+    table = pyarrow.Table.from_pandas(flat, preserve_index=False)
+    paths = [out / "cells.csv", out / "cells.parquet"]
+    csv.write_csv(table, paths[0])
+    parquet.write_table(table, paths[1])
+    return paths
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """Each value as JSON; a list or dict that many cells share is written once."""
+    known: dict[int, str] = {}
+    encode = msgspec.json.encode
+    return [known.get(id(value)) or known.setdefault(id(value), encode(value).decode()) for value in values]
