@@ -1,8 +1,7 @@
 """``compare`` put to the test on live processes: identical code, and a slowdown that is really computed.
 
-``python -m benchmarks.compare.trials --slowdown 0.05 --busy``: the head's backends attend once more to the first rows
-of their batch (2 of 40 for 5 %), while with ``--busy`` another process works on another core. Every cell is a trial.
-The true slowdown is a little more than planted: a second call has its own overhead.
+``python -m benchmarks.compare.trials --slowdown 0.05 --busy``: each call of the head's backends computes on for 5 % of
+the time that it took, while with ``--busy`` another process works on another core. Every cell is a trial.
 """
 
 from __future__ import annotations
@@ -28,16 +27,21 @@ from benchmarks.instrument.cells import Cell
 from benchmarks.instrument.problems import Problem
 
 BACKENDS = ("eager", "sdpa", "sdpa_math", "sdpa_flash", "chunked")
-ROWS = 40
+SIZE = 40
 PLANT = """
 
 _call = Backend.__call__
 
 
 def _slower(self, q, k, v, bias=None, mask=None):
-    first = slice(0, {rows})
-    _call(self, *(x[..., first, :, :, :] for x in (q, k, v)), bias, mask)
-    return _call(self, q, k, v, bias, mask)
+    from time import perf_counter
+
+    begun = perf_counter()
+    o = _call(self, q, k, v, bias, mask)
+    until = perf_counter() + {slowdown} * (perf_counter() - begun)
+    while perf_counter() < until:
+        sum(range(8))
+    return o
 
 
 Backend.__call__ = _slower
@@ -49,9 +53,9 @@ def cells(number: int) -> list[Cell]:
     found = []
     for dtype in axes.DTYPES:
         for operation, centre in axes.CENTRE.items():
-            sizes: dict[str, Any] = {**centre, "R": ROWS}
+            sizes: dict[str, Any] = {**centre, "R": SIZE}
             problem = Problem(operation, "core", dtype, **sizes)
-            problem = replace(problem, S=ROWS) if problem.S else problem
+            problem = replace(problem, S=SIZE) if problem.S else problem
             found += [Cell("trials", operation, {"backend": name}, problem, "forward") for name in BACKENDS]
     return found[:number]
 
@@ -59,10 +63,10 @@ def cells(number: int) -> list[Cell]:
 def planted(into: Path, slowdown: float) -> tuple[Side, Side]:
     """HEAD twice, the second slower by about ``slowdown``."""
     base, head = side("base", "HEAD", into), side("head", "HEAD", into)
-    if rows := round(slowdown * ROWS):
+    if slowdown:
         with (head.folder / "impls" / "interface.py").open("a") as file:
-            file.write(PLANT.format(rows=rows))
-        head = replace(head, commit="planted", subject=f"{rows} of {ROWS} rows computed twice")
+            file.write(PLANT.format(slowdown=slowdown))
+        head = replace(head, commit="planted", subject=f"every call computes {slowdown:.0%} longer")
     return base, head
 
 
