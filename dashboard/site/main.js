@@ -15,6 +15,7 @@ async function draw(wanted) {
     const content = shown ? await PAGES[chosen.page].draw(shown) : [];
     if (mine !== turn) return chosen;
     last = chosen;
+    document.title = `AxialBench: ${PAGES[chosen.page].title}`;
     fillSegments(form, "theme", THEMES, chosen.theme);
     say(missing.length ? `Not in these results: ${missing.join(", ")}. Showing what is.` : "");
     if (shown) {
@@ -26,7 +27,10 @@ async function draw(wanted) {
     }
     return chosen;
   } catch (error) {
-    if (mine === turn) say(`This could not be shown: ${error instanceof Error ? error.message : error}`);
+    if (mine === turn) {
+      say(`This could not be shown: ${error instanceof Error ? error.message : error}`);
+      fillTabs({ ...last, ...wanted });
+    }
     return wanted;
   } finally {
     if (mine === turn) byId("main").removeAttribute("aria-busy");

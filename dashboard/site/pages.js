@@ -34,7 +34,7 @@ function pageElement(name) {
   return element;
 }
 
-/** The tabs, each with an address that keeps the common choices. @param {Choices} chosen */
+/** The tabs, each with an address that keeps the common choices. @param {Partial<Choices>} chosen */
 function fillTabs(chosen) {
   const common = Object.fromEntries(COMMON_CHOICES.map((name) => [name, chosen[name]]));
   byId("pages").replaceChildren(...pageNames().map((name) => make("a", {
