@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.charts import FORMATS, Spec, backend_colour, backend_shape, chart
 
-TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+TIMES = [0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 
 def shares() -> Spec:
@@ -23,7 +23,7 @@ def shares() -> Spec:
         "field": "share",
         "type": "quantitative",
         "scale": {"domain": [0, 1]},
-        "title": "share of the problems",
+        "title": None,
         "axis": {"labelExpr": FORMATS["share"], "values": [0, 0.25, 0.5, 0.75, 1]},
     }
     return chart(

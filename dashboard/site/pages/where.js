@@ -22,22 +22,23 @@ addPage("where", {
     const cells = all.filter((cell) => cell.direction === chosen.direction && cell.dtype === chosen.dtype && cell.level !== "stack" && cell.size);
     const machine = file.limits.find((/** @type {any} */ limit) => limit.machine === view.machine && limit.env === view.env)?.bytes ?? null;
     const limit = chosen.by === "within" ? Number(chosen.within) * 1e9 : machine;
-    const inputs = inputsOf(file, chosen.dtype);
+    const counts = countsOf(file, chosen);
     const colours = Object.fromEntries(file.colours.domain.map((/** @type {string} */ name, /** @type {number} */ at) => [name, file.colours.range[at]]));
     const maps = operationsOf(all.filter((cell) => cell.level !== "stack" && cell.size)).flatMap((operation) =>
       [...groupBy(operation, (cell) => JSON.stringify([cell.c, cell.B, cell.mask])).values()].map((alike) => {
         const own = alike.filter((cell) => cells.includes(cell));
-        const rules = { by: chosen.by, limit, wall: chosen.wall, quantiles: file.quantiles, inputs: (/** @type {Place} */ place) => inputs(alike[0], place) };
+        const rules = { by: chosen.by, limit, wall: chosen.wall, quantiles: file.quantiles, counts: (/** @type {Place} */ place) => counts(alike[0], place) };
         const axes = axesOfMap(alike);
         return { first: alike[0], axes, rules, tiles: own.length ? tilesOf(own, placesOf(alike, axes, chosen.heads), rules) : [] };
       }));
     const tiles = maps.flatMap((map) => map.tiles.map((tile) => ({ ...tile, cell: map.first })));
     if (tiles.length === 0) return [make("p", {}, "Nothing of this was measured: choose another direction, another kind of numbers, or another commit.")];
-    const shares = sharesOf(cells, (cell) => readShare(cell, chosen.by, limit, inputs));
+    const shares = sharesOf(cells, (cell) => readShare(cell, chosen.by, limit, counts));
     const allowed = chosen.by === "within" ? `, within ${chosen.within}${SPACE}GB` : "";
     return [
+      make("p", {}, "Over all maps: ", make("strong", {}, winsWords(tiles))),
       make("p", {}, make("strong", {}, `${countOf(tiles, "measured")} of ${tiles.length} tiles are measured, ${countOf(tiles, "predicted")} predicted. `),
-        "The benchmarks vary one size at a time; other combinations follow from the measured series, if time in one size and time in the other multiply. A guess is dotted, pale and called “predicted”."),
+        "The benchmarks vary one size at a time. What other combinations take follows from those series, as far as the effects of two sizes multiply: such a tile is dotted, paler, and says “predicted”."),
       whereLegend(chosen, limit),
       ...maps.filter((map) => map.tiles.length).map((map) => mapSection(map, colours, chosen)),
       make("section", { "aria-labelledby": "where-shares" }, ...sharesSection(shares, chosen.by, allowed, file.shares)),
@@ -66,17 +67,22 @@ function placesOf(cells, { down, across }, heads) {
   return rows.flatMap((y) => sizesAlong(cells, across).map((x) => ({ ...centre, ...(down ? { [down]: y } : {}), [across]: x })));
 }
 
-/** Bytes of the inputs at a place; 0 where they are not known. @param {any} file @param {string} dtype @returns {(about: Cell, place: Place) => number} */
-function inputsOf({ inputs, widths }, dtype) {
-  return ({ operation, level, c }, place) => (inputs[`${operation} ${level}`]?.[`${placeKey(place)},${c ?? ""}`] ?? 0) * (widths[dtype] ?? 0);
+/** What the file knows of a problem in the chosen dtype and direction. @param {any} file @param {Choices} chosen @returns {(about: Cell, place: Place) => Counts | null} */
+function countsOf({ numbers, widths }, { dtype, direction }) {
+  return ({ operation, level, c }, place) => {
+    const found = numbers[`${operation} ${level}`]?.[`${placeKey(place)},${c ?? ""}`];
+    if (!found || !widths[dtype]) return null;
+    const [inputs, scores, forward, training] = found.map((/** @type {number} */ count) => count * widths[dtype]);
+    return { inputs, scores, output: direction === "training" ? training : forward };
+  };
 }
 
-/** @param {Cell} cell @param {string} by @param {number | null} limit @param {(about: Cell, place: Place) => number} inputs */
-function readShare(cell, by, limit, inputs) {
+/** @param {Cell} cell @param {string} by @param {number | null} limit @param {(about: Cell, place: Place) => Counts | null} counts */
+function readShare(cell, by, limit, counts) {
   const bytes = cell.bytes ?? cell.predicted_bytes;
   if (by === "memory") return { value: bytes, room: true };
-  const room = by !== "within" || limit === null || (bytes !== null && bytes + inputs(cell, /** @type {any} */ (cell)) <= limit);
-  return { value: cell.seconds, room };
+  const inputs = counts(cell, /** @type {any} */ (cell))?.inputs ?? 0;
+  return { value: cell.seconds, room: by !== "within" || limit === null || (bytes !== null && bytes + inputs <= limit) };
 }
 
 /** @param {Tile[]} tiles @param {Tile["kind"]} kind */
@@ -90,9 +96,10 @@ function whereLegend({ by, wall, within }, limit) {
   const allowed = by === "within" ? `${within}${SPACE}GB, inputs included` : limit === null ? "" : `the ${si(limit, "B")} that a call may take on this machine, inputs included`;
   return make("div", { class: "legend where-legend" }, ...[
     ["sure", "strong: wins by many times the uncertainty"], ["unsure", "pale: wins barely"],
-    ["level", "white: level, a tie"], ["guess", "dotted: predicted"], ["empty", "hatched: nothing fits or nothing ran"],
+    ["level", "plain: level, a tie"], ["guess", "dotted: predicted"], ["empty", "hatched: nothing fits or nothing ran"],
     ...(allowed ? [["wall", `thick line: beyond it ${shorten(wall, 40)} does not fit in ${allowed}`]] : []),
   ].map(([kind, text]) => make("span", {}, make("i", { class: kind }), text)), make("span", {}, `In a tile: who, and ${over}.`),
+  make("span", {}, by === "memory" ? "Uncertainty: memory is exact; less than 1 % apart counts as level." : "Uncertainty: the parts of two intervals that face each other; at one time the uncertainty they touch."),
   make("span", {}, "Hover, focus or tap a tile for what stands behind it."));
 }
 
@@ -109,26 +116,39 @@ function mapSection({ first, axes, rules, tiles }, colours, chosen) {
   const caption = [make("b", {}, `Over ${words}`), make("span", { class: "quiet" }, `: ${fixed.join(", ")}`)];
   return make("section", { class: "operation", "aria-labelledby": id },
     make("h2", { id, tabindex: "-1" }, titleOf(first), make("small", {}, data.operations[first.operation]?.algorithm ?? "")),
-    make("div", { class: "verdict" }, ...mapWords(tiles, rules)),
+    make("div", { class: "verdict" }, make("p", {}, make("strong", {}, winsWords(tiles))), make("p", { class: "quiet" }, standingWords(tiles, rules))),
     tileMap(tiles, axes, rules, colours, { caption, link: toAddress({ page: "verdict", place, commit, direction, dtype, theme }) }));
 }
 
-/** Who wins, on how many tiles; how much of it is measured; where the wall stands. @param {Tile[]} tiles @param {Rules} rules @returns {HTMLElement[]} */
-function mapWords(tiles, rules) {
+/** "a, b and c". @param {string[]} names */
+function namesTogether(names) {
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names.join("");
+}
+
+/** Who wins, and on how many tiles. @param {Tile[]} tiles */
+function winsWords(tiles) {
   const won = tiles.filter((tile) => tile.first);
-  const clear = [...groupBy(won.filter((tile) => tile.level.length === 0), (tile) => /** @type {Entry} */ (tile.first).backend)].sort((a, b) => b[1].length - a[1].length);
-  const level = won.filter((tile) => tile.level.length > 0).length;
-  const parts = [...clear.map(([name, own]) => `${shorten(name, 40)} wins ${own.length}`), ...(level ? [`${level} ${level === 1 ? "is" : "are"} level`] : [])];
+  if (won.length === 0) return "Nobody wins here.";
+  const tied = won.filter((tile) => tile.level.length);
+  const names = (/** @type {Tile} */ { first, level }) => namesTogether([first, ...level].map((entry) => shorten(entry?.backend ?? "", 40)).sort());
+  const ties = distinct(tied, names);
+  const tie = ties.length === 1 ? `: ${ties[0]}` : "";
+  if (tied.length === won.length) return `${won.length === 1 ? "The one tile is" : `All ${won.length} tiles are`} level${tie}.`;
+  const clear = [...groupBy(won.filter((tile) => !tile.level.length), names)].sort((a, b) => b[1].length - a[1].length);
+  const parts = clear.map(([name, own]) => `${name} wins on ${own.length}`);
+  parts[0] += ` of ${won.length} ${won.length === 1 ? "tile" : "tiles"}`;
+  return `${[...parts, ...(tied.length ? [`${tied.length} ${tied.length === 1 ? "is" : "are"} level${tie}`] : [])].join(", ")}.`;
+}
+
+/** How many tiles are measured, and where the wall stands. @param {Tile[]} tiles @param {Rules} rules */
+function standingWords(tiles, { limit, wall }) {
   const kinds = /** @type {const} */ (["measured", "predicted", "not measured", "nothing fits", "nothing ran"]).filter((kind) => countOf(tiles, kind));
-  const beyond = tiles.filter((tile) => tile.beyond).length;
   const known = tiles.filter((tile) => tile.beyond !== null).length;
-  const wall = rules.limit === null || known === 0 ? []
-    : [beyond ? `${shorten(rules.wall, 40)} does not fit in ${si(rules.limit, "B")} on ${beyond} of the ${known} tiles where its memory is known.`
-      : `${shorten(rules.wall, 40)} fits wherever its memory is known.`];
-  return [
-    make("p", {}, make("strong", {}, won.length ? `Of ${won.length} ${won.length === 1 ? "tile" : "tiles"}: ${parts.join(", ")}. ` : "Nobody wins here. ")),
-    make("p", { class: "quiet" }, `${tiles.length} ${tiles.length === 1 ? "size" : "sizes"}: ${kinds.map((kind) => `${countOf(tiles, kind)} ${kind}`).join(", ")}. `, ...wall),
-  ];
+  const beyond = tiles.filter((tile) => tile.beyond).length;
+  const walls = limit === null || known === 0 ? "" : beyond
+    ? ` ${shorten(wall, 40)} does not fit in ${si(limit, "B")} on ${beyond} of the ${known} tiles where its memory is known.`
+    : ` ${shorten(wall, 40)} fits wherever its memory is known.`;
+  return `${tiles.length} ${tiles.length === 1 ? "size" : "sizes"}: ${kinds.map((kind) => `${countOf(tiles, kind)} ${kind}`).join(", ")}.${walls}`;
 }
 
 /** @param {(Tile & {cell: Cell})[]} tiles @param {Choices} chosen */

@@ -1,80 +1,73 @@
 /**
  * What a backend takes at a size where it was not measured. Every series varies one axis, so the value elsewhere is a
  * product: the value at the centre, times what each axis that leaves the centre changes along its own series. Along an
- * axis a measured size stands for itself; beyond those the power law of the series goes on from the nearest of them.
+ * axis a measured size stands for itself; at others the power law of the series does, as on the page Scaling.
  * @typedef {Record<string, number | null>} Place  a size for each of WHERE_AXES, null for an axis that it lacks
  * @typedef {{value: number, low: number, high: number, kind: "measured" | "predicted"}} Estimate  the ends of its 95 % interval
- * @typedef {{size: number, log: number, half: number}} Known  a value's logarithm, and half the interval of that
+ * @typedef {{inputs: number, scores: number, output: number}} Counts  closed forms of impls.cost, in bytes
  */
 
 const WHERE_AXES = ["S", "R", "T", "N_head"];
 const SIZES_OF_A_LAW = 3; // with two, nothing tells how far from a line the values lie
 
-/**
- * The exponent of a power law through `points` and half its interval: dashboard/scaling.py's `fit`, in the same terms.
- * @param {Known[]} points @param {number[]} quantiles Student's t by degrees of freedom, from 1
- */
-function exponentOf(points, quantiles) {
-  const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const x = points.map((point) => Math.log(point.size));
-  const [middle, level] = [mean(x), mean(points.map((point) => point.log))];
-  const spread = x.reduce((sum, at) => sum + (at - middle) ** 2, 0);
-  const slope = points.reduce((sum, point, n) => sum + (x[n] - middle) * point.log, 0) / spread;
-  const own = Math.hypot(...points.map((point, n) => (x[n] - middle) * point.half)) / spread;
-  const free = points.length - 2;
-  const rest = Math.hypot(...points.map((point, n) => point.log - level - slope * (x[n] - middle)));
-  const off = free > 0 ? quantiles[Math.min(free, quantiles.length) - 1] * rest / Math.sqrt(free * spread) : 0;
-  return { slope, half: Math.max(own, off) };
-}
-
-/** The value at `size` along one series; null if it holds too little. @param {Known[]} points @param {number | null} size @param {number[]} quantiles @returns {Known | null} */
+/** The value at `size` along one series; null if it holds too little. @param {GrowthPoint[]} points @param {number | null} size @param {number[]} quantiles @returns {GrowthPoint | null} */
 function alongSeries(points, size, quantiles) {
-  if (size === null || points.length === 0) return null;
-  const far = (/** @type {Known} */ point) => Math.abs(Math.log(size / point.size));
-  const nearest = points.reduce((best, point) => far(point) < far(best) ? point : best);
-  if (nearest.size === size) return nearest;
-  if (points.length < SIZES_OF_A_LAW) return null;
-  const { slope, half } = exponentOf(points, quantiles);
-  const step = Math.log(size / nearest.size);
-  return { size, log: nearest.log + slope * step, half: Math.hypot(nearest.half, half * step) };
+  if (size === null) return null;
+  const measuredThere = points.find((point) => point.size === size);
+  if (measuredThere) return measuredThere;
+  const law = points.length < SIZES_OF_A_LAW ? null : powerLaw(points, quantiles);
+  const found = law?.at(size);
+  return found && found.high <= FARTHEST * found.low ? { size, ...found } : null;
 }
 
 /**
  * The value at `place`; null where fewer than two sizes of an axis that leaves the centre support it.
- * @param {Record<string, Known[]>} series by its axis @param {Place} centre @param {Place} place @param {number[]} quantiles
+ * @param {Record<string, GrowthPoint[]>} series by its axis @param {Place} centre @param {Place} place @param {number[]} quantiles
  * @returns {Estimate | null}
  */
-function predictedAt(series, centre, place, quantiles) {
+function productAt(series, centre, place, quantiles) {
   const away = WHERE_AXES.filter((axis) => place[axis] !== centre[axis]);
-  if (away.length === 0) {
-    const found = WHERE_AXES.map((axis) => alongSeries(series[axis], centre[axis], quantiles)).find(Boolean);
-    return found ? asEstimate(found.log, found.half) : null;
-  }
-  const parts = away.flatMap((axis) => alongSeries(series[axis], place[axis], quantiles) ?? []);
-  const middles = away.flatMap((axis) => alongSeries(series[axis], centre[axis], quantiles) ?? []);
-  if (parts.length < away.length || middles.length < away.length) return null;
-  const again = away.length - 1; // the centre is in every part, and may count once
-  const log = parts.reduce((sum, part) => sum + part.log, 0) - again * middles[0].log;
-  return asEstimate(log, Math.hypot(...parts.map((part) => part.half), again * middles[0].half));
+  const along = (/** @type {Place} */ where, /** @type {string[]} */ axes) => axes.flatMap((axis) => alongSeries(series[axis], where[axis], quantiles) ?? []);
+  const [middle] = along(centre, away.length ? away : WHERE_AXES);
+  const parts = away.length ? along(place, away) : middle ? [middle] : [];
+  if (!middle || parts.length < Math.max(away.length, 1)) return null;
+  const again = parts.length - 1; // the centre is in every part, and may count once
+  const half = (/** @type {GrowthPoint} */ { low, high }) => low && high ? Math.log(high / low) / 2 : 0;
+  const log = sumOf(parts.map((part) => Math.log(part.value))) - again * Math.log(middle.value);
+  const unsure = Math.hypot(...parts.map(half), again * half(middle));
+  return { value: Math.exp(log), low: Math.exp(log - unsure), high: Math.exp(log + unsure), kind: "predicted" };
 }
 
-/** @param {number} log @param {number} half @returns {Estimate} */
-function asEstimate(log, half) {
-  return { value: Math.exp(log), low: Math.exp(log - half), high: Math.exp(log + half), kind: "predicted" };
+/**
+ * Bytes at a place: so many score tensors and outputs, where that holds for all that was measured; else the product.
+ * @param {Cell[]} cells of one backend @param {(place: Place) => Counts | null} counts
+ * @returns {(place: Place) => Estimate | null}
+ */
+function heldBytes(cells, counts) {
+  const law = memoryLaw(cells.flatMap((cell) => {
+    const own = cell.status === "ok" && cell.bytes ? counts(/** @type {any} */ (cell)) : null;
+    return own ? [{ ...own, value: Number(cell.bytes) }] : [];
+  }));
+  return (place) => {
+    const there = law && law.misfit <= MISFIT_ALLOWED ? counts(place) : null;
+    if (!law || !there) return null;
+    const value = law.scores * there.scores + law.output * there.output;
+    return { value, low: value * (1 - law.misfit), high: value * (1 + law.misfit), kind: "predicted" };
+  };
 }
 
 /**
  * One backend's series by axis, of what `read` finds in its cells.
- * @param {Cell[]} cells @param {(cell: Cell) => {value: number, half: number} | null} read @returns {Record<string, Known[]>}
+ * @param {Cell[]} cells @param {(cell: Cell) => {value: number, low: number, high: number} | null} read @returns {Record<string, GrowthPoint[]>}
  */
 function seriesByAxis(cells, read) {
   return Object.fromEntries(WHERE_AXES.map((axis) => {
-    /** @type {Map<number, Known>} */
+    /** @type {Map<number, GrowthPoint>} */
     const points = new Map();
     for (const cell of cells) {
       const size = Number(/** @type {any} */ (cell)[axis]);
       const found = cell.size.startsWith(`${axis}=`) && size > 0 ? read(cell) : null;
-      if (found) points.set(size, { size, log: Math.log(found.value), half: found.half });
+      if (found) points.set(size, { size, ...found });
     }
     return [axis, [...points.values()]];
   }));
@@ -82,12 +75,11 @@ function seriesByAxis(cells, read) {
 
 /** @param {Cell} cell */
 function timeKnown(cell) {
-  if (cell.status !== "ok" || !cell.seconds) return null;
-  return { value: cell.seconds, half: Math.log(cell.seconds_high / cell.seconds_low) / 2 };
+  return cell.status === "ok" && cell.seconds ? { value: cell.seconds, low: cell.seconds_low, high: cell.seconds_high } : null;
 }
 
-/** What is measured, or was predicted for the record without running it. @param {Cell} cell */
+/** What was measured, or was predicted for the record without running it. @param {Cell} cell */
 function bytesKnown(cell) {
   const value = cell.status === "inaccurate" ? null : cell.bytes ?? cell.predicted_bytes;
-  return value ? { value, half: 0 } : null;
+  return value ? { value, low: value, high: value } : null;
 }

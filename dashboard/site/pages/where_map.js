@@ -36,7 +36,7 @@ function tileMap(tiles, { down, across }, rules, colours, { caption, link }) {
 
 /** @param {Tile} tile @param {Rules} rules @param {Record<string, string>} colours @param {boolean} reachable by the Tab key */
 function tileCell(tile, rules, colours, reachable) {
-  const td = make("td", { class: `tile ${tile.kind.replaceAll(" ", "-")}` });
+  const td = make("td", { class: "tile", "data-kind": tile.kind });
   const { lines, tint } = tileFace(tile, rules);
   td.style.setProperty("--winner", colours[tile.first?.backend ?? ""] ?? "transparent");
   td.style.setProperty("--tint", `${tint}%`);
@@ -54,7 +54,7 @@ function tileFace({ first, level, kind, margin, gain, gainKind, entries }, { by 
   const names = [first, ...level].map((entry) => shorten(entry.backend, 24));
   const over = gain === null ? withoutEager(entries)
     : (gainKind === "predicted" ? "≈ " : "") + (by === "memory" ? lessOrMore(gain).replace("as eager", "as much") : ratio(gain));
-  const strength = 14 + 36 * Math.min(Math.log2(Math.max(margin, 1)) / 4, 1);
+  const strength = 18 + 34 * Math.min(Math.log2(Math.max(margin, 1)) / 3, 1);
   return {
     lines: [level.length ? `level: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}` : names[0],
       first.backend === "eager" && !level.length ? "the yardstick" : over, ...(kind === "predicted" ? [kind] : [])],
@@ -105,8 +105,9 @@ function behindTile(tile, rules, link) {
         make("th", { scope: "row" }, make("bdi", {}, ...breakable(shorten(entry.backend, 60)))),
         make("td", {}, entry.cell && entry.seconds?.kind === "measured" ? detailsButton(entry.cell, estimateWords(entry.seconds, "s")) : estimateWords(entry.seconds, "s")),
         make("td", {}, estimateWords(entry.bytes, "B"))))))] : []),
-    ...[...reasons].map(([why, entries]) => make("p", { class: "left", dir: "auto" },
-      make("b", {}, `${entries.map((entry) => shorten(entry.backend, 60)).join(", ")}: `), shorten(why, 240))),
+    ...(reasons.size ? [make("details", {}, make("summary", {}, `${tile.entries.length - running.length} backends without a number, and why`),
+      ...[...reasons].map(([why, entries]) => make("p", { class: "left", dir: "auto" },
+        make("b", {}, `${entries.map((entry) => shorten(entry.backend, 60)).join(", ")}: `), shorten(why, 240))))] : []),
     make("p", { class: "left" }, make("a", { href: link }, "All that was measured here")),
   ];
 }

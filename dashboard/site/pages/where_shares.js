@@ -49,10 +49,16 @@ function shareAtLeast(ratios, times) {
   return ratios.filter((ratio) => ratio >= times).length / ratios.length;
 }
 
-/** Backends that run at all, the best at `times` first. @param {Shares} shares @param {number} times */
-function rankedShares({ ratios }, times) {
-  return [...ratios].filter(([, own]) => own.some((ratio) => ratio > 0))
-    .sort(([a, x], [b, y]) => shareAtLeast(y, times) - shareAtLeast(x, times) || Math.max(...y) - Math.max(...x) || a.localeCompare(b));
+/** Backends that run at all, the one with the largest share first. @param {Shares} shares @returns {[string, number[]][]} */
+function rankedShares({ ratios }) {
+  const able = [...ratios].filter(([, own]) => own.some((ratio) => ratio > 0));
+  const told = timesWorthTelling(able);
+  return able.sort(([a, x], [b, y]) => shareAtLeast(y, told) - shareAtLeast(x, told) || Math.max(...y) - Math.max(...x) || a.localeCompare(b));
+}
+
+/** The largest round ratio that some backend reaches on half of the problems; 1 if none. @param {[string, number[]][]} able */
+function timesWorthTelling(able) {
+  return TIMES_TOLD.findLast((times) => able.some(([, ratios]) => shareAtLeast(ratios, times) >= 0.5)) ?? 1;
 }
 
 /** What is said of a backend: "at least 2× as fast as eager". @param {string} by @param {number} times */
@@ -64,11 +70,13 @@ function timesWords(by, times) {
 /** The curve's heading, its words, its chart and its table. @param {Shares} shares @param {string} by @param {string} allowed @param {any} spec @returns {Drawn} */
 function sharesSection(shares, by, allowed, spec) {
   const title = make("h2", { id: "where-shares", tabindex: "-1" }, "On what share of the problems?");
-  const ranked = rankedShares(shares, 2);
+  const ranked = rankedShares(shares);
   if (shares.problems === 0 || ranked.length === 0) return [title, make("p", {}, "No problem was measured with eager, so there is nothing to compare with.")];
   const others = ranked.filter(([name]) => name !== "eager");
+  const told = timesWorthTelling(others);
   const words = others.slice(0, 3).map(([name, ratios]) => make("li", {}, make("bdi", {}, shorten(name, 60)),
-    ` is ${timesWords(by, 2)} on `, make("b", {}, percent(shareAtLeast(ratios, 2))), ` of the ${shares.problems} problems, and ${timesWords(by, 1)} on ${percent(shareAtLeast(ratios, 1))}.`));
+    ` is ${timesWords(by, told)} on `, make("b", {}, percent(shareAtLeast(ratios, told))), ` of the ${shares.problems} problems`,
+    told > 1 ? `, and ${timesWords(by, 1)} on ${percent(shareAtLeast(ratios, 1))}.` : "."));
   const caption = [make("b", {}, `Share of the ${shares.problems} measured problems `), make("span", { class: "quiet" },
     `on which a backend is at least so many times ${by === "memory" ? "as sparing of memory" : "as fast"} as eager${allowed}. Higher and farther right is better.`)];
   const values = shareValues(shares, ranked, by);
@@ -78,7 +86,7 @@ function sharesSection(shares, by, allowed, spec) {
       shares.withoutEager ? ` On ${shares.withoutEager} of them eager does not fit: a backend that runs there counts at any ratio.` : ""),
     make("ul", {}, ...words),
     ...(hasCharts() ? [chart(shareSpec(spec, by), values, caption)] : []),
-    sharesTable(ranked, caption),
+    sharesTable(ranked, hasCharts() ? [make("b", {}, "The same in numbers")] : caption),
   ];
 }
 
@@ -90,7 +98,7 @@ function shareSpec(spec, by) {
 }
 
 /**
- * The corners of every backend's line, and a sign at round ratios for those who cannot tell colours apart.
+ * The corners of every backend's line, and its sign at three of them for those who cannot tell colours apart.
  * @param {Shares} shares @param {[string, number[]][]} ranked @param {string} by
  */
 function shareValues(shares, ranked, by) {
@@ -101,16 +109,16 @@ function shareValues(shares, ranked, by) {
       backend, times, kind, share: shareAtLeast(ratios, times),
       text: `${backend} is ${timesWords(by, Number(times.toPrecision(3)))} on ${percent(shareAtLeast(ratios, times))} of ${shares.problems} problems`,
     });
-    const corners = distinct(ratios.filter((value) => value > least && value < most), (value) => value).sort((a, b) => a - b);
-    return [...[least, ...corners, most].map((times) => point(times, "step")),
-      ...TIMES_TOLD.filter((times) => times < most).map((times) => point(times, "sign"))];
+    const corners = ratios.filter((value) => value > least && value < most).sort((a, b) => a - b);
+    const signs = [0.1, 0.5, 0.9].map((share) => corners[Math.floor(share * corners.length)]).filter((times) => times !== undefined);
+    return [...[least, ...distinct(corners, (value) => value), most].map((times) => point(times, "step")), ...distinct(signs, (value) => value).map((times) => point(times, "sign"))];
   });
 }
 
 /** @param {[string, number[]][]} ranked @param {HTMLElement[]} caption */
 function sharesTable(ranked, caption) {
   return make("figure", { class: "series shares" },
-    make("figcaption", {}, ...caption.map((part) => part.cloneNode(true))),
+    make("figcaption", {}, ...caption),
     make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Shares at round ratios" }, make("table", {},
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Backend"), ...TIMES_TOLD.map((times) => make("th", { scope: "col" }, `≥ ${times}×`)))),
       make("tbody", {}, ...ranked.map(([name, ratios]) => make("tr", {},

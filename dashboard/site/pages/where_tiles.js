@@ -3,7 +3,7 @@
  * "unknown", not measured and not to be predicted. `why` says so in words, unless it runs.
  * @typedef {{backend: string, state: "runs" | "no room" | "cannot" | "unknown", why: string, seconds: Estimate | null, bytes: Estimate | null, need: number | null, cell: Cell | null}} Entry
  *   `need`: bytes in all, inputs included
- * @typedef {{by: string, limit: number | null, wall: string, inputs: (place: Place) => number, quantiles: number[]}} Rules
+ * @typedef {{by: string, limit: number | null, wall: string, counts: (place: Place) => Counts | null, quantiles: number[]}} Rules
  *   `limit`: bytes that a call may need; `wall`: the backend whose memory wall is drawn
  * One size: who wins there. `level`: who ties with the first; `margin`: how far the next lies behind, in units of the
  * two's uncertainty (1: their intervals touch); `gain`: the first over eager; `beyond`: whether the wall's backend no
@@ -49,14 +49,14 @@ function placeKey(place) {
 function tilesOf(cells, places, rules) {
   const centre = centreOf(cells);
   const backends = [...groupBy(cells, (cell) => cell.backend)].map(([backend, own]) => ({
-    backend, own: bestByPlace(own), seconds: seriesByAxis(own, timeKnown), bytes: seriesByAxis(own, bytesKnown),
+    backend, own: bestByPlace(own), seconds: seriesByAxis(own, timeKnown), bytes: seriesByAxis(own, bytesKnown), held: heldBytes(own, rules.counts),
   }));
-  return places.map((place) => tileOf(place, backends.map(({ backend, own, seconds, bytes }) => {
+  return places.map((place) => tileOf(place, backends.map(({ backend, own, seconds, bytes, held }) => {
     const here = own.get(placeKey(place)) ?? null;
     const entry = here?.status === "ok" && here.seconds ? measuredEntry(here)
-      : unmeasuredEntry(backend, here, answersNear(own, centre, place), predictedAt(seconds, centre, place, rules.quantiles),
-        predictedAt(bytes, centre, place, rules.quantiles), rules);
-    return withRoom(entry, rules, rules.inputs(place));
+      : unmeasuredEntry(backend, here, answersNear(own, centre, place), productAt(seconds, centre, place, rules.quantiles),
+        held(place) ?? productAt(bytes, centre, place, rules.quantiles), rules);
+    return withRoom(entry, rules, rules.counts(place)?.inputs ?? 0);
   }), rules));
 }
 
@@ -166,9 +166,14 @@ function winnerOf(able, pick, atLeast) {
     return Math.log(value(entry).value / value(best).value) / Math.max(unsure, Math.log1p(atLeast), 1e-9);
   };
   const tied = others.filter((entry) => margin(entry) <= 1);
-  const kin = [best, ...tied].filter((entry) => entry.backend === CHOOSER || entry.backend.startsWith(`${CHOOSER}_`));
-  const first = kin.includes(best) && kin.find((entry) => entry.backend === CHOOSER) || best;
-  const rivals = others.filter((entry) => entry !== first && (first.backend !== CHOOSER || !kin.includes(entry)));
+  const names = withoutNamesakes([best, ...tied]);
+  const first = names.find((entry) => entry === best) ?? /** @type {Entry} */ (names.find((entry) => entry.backend === CHOOSER));
+  const rivals = others.filter((entry) => entry !== first && (names.includes(entry) || !tied.includes(entry)));
   const next = rivals.length ? rivals.reduce((a, b) => margin(b) < margin(a) ? b : a) : null;
-  return { first, next, level: rivals.filter((entry) => tied.includes(entry)), margin: next ? margin(next) : Infinity };
+  return { first, next, level: names.filter((entry) => entry !== first), margin: next ? margin(next) : Infinity };
+}
+
+/** Of those that tie: without sdpa's kernels where sdpa itself is one of them. @param {Entry[]} tied */
+function withoutNamesakes(tied) {
+  return tied.some((entry) => entry.backend === CHOOSER) ? tied.filter((entry) => !entry.backend.startsWith(`${CHOOSER}_`)) : tied;
 }
