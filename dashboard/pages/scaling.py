@@ -90,9 +90,11 @@ def _curve(key: tuple[Any, ...], sizes: Iterable[int]) -> list[dict[str, Any]]:
     return [own | {"axis": axis, "fixed": dict(fixed), "sizes": sorted(sizes)} | numbers]
 
 
-def _problem(about: dict[str, str], sizes: dict[str, int]) -> Problem:
-    kind = {name: about[name] for name in ("operation", "dtype", "direction")}
-    return Problem(mask=about["mask"] or "none", c_in=CHANNELS.get(about["operation"], 256), **kind, **sizes)
+def _problem(about: dict[str, str], sizes: dict[str, Any]) -> Problem:
+    return Problem(
+        operation=about["operation"], dtype=about["dtype"], direction=about["direction"], mask=about["mask"] or "none",
+        c_in=CHANNELS.get(about["operation"], 256), **sizes,
+    )  # fmt: skip
 
 
 def roofs(sweeps: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:

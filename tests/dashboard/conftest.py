@@ -1,14 +1,17 @@
-"""A repository with three commits and asv's results of them: what ``asv publish`` needs, without measuring."""
+"""A browser; and a repository with three commits and asv's results of them, what ``asv publish`` needs."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from site_browser import ARGUMENTS, CHROMIUM, Watched
 
 COLUMNS = [
     "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
@@ -19,6 +22,27 @@ NAMES = ["R", "dtype", "backend"]
 SECONDS = "msa_row.OverR.seconds_forward"
 BYTES = "msa_row.OverR.bytes_forward"
 ENV = "existing-py"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium; whatever needs it is skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def watched(browser: Any) -> Iterator[Watched]:
+    """A page; the test fails if anything went wrong on it."""
+    found = Watched(browser)
+    yield found
+    found.page.context.close()
+    assert found.wrong == []
 
 
 @dataclass(frozen=True)

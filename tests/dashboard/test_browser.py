@@ -14,27 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from site_browser import Watched, choose, select, settled
 
 from dashboard import demo, history
 from dashboard.__main__ import main
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists(), reason=f"no browser: {CHROMIUM} is missing (apt install chromium)"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,35 +35,6 @@ def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-class Watched:
-    """A page that notes what goes wrong and what it asks for."""
-
-    def __init__(self, browser: Any, **options: Any) -> None:
-        self.page = browser.new_context(**{"viewport": {"width": 1300, "height": 900}} | options).new_page()
-        self.wrong: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.wrong.append(message.text) if message.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def open(self, address: str) -> Any:
-        self.page.goto("about:blank")
-        self.page.goto(address)
-        settled(self.page)
-        return self.page
-
-    def outside(self, base: str) -> list[str]:
-        return [url for url in self.requests if not url.startswith((base, "data:", "blob:", "about:"))]
-
-
-@pytest.fixture
-def watched(browser: Any) -> Iterator[Watched]:
-    found = Watched(browser)
-    yield found
-    found.page.context.close()
-    assert found.wrong == []
-
-
 @pytest.fixture
 def served(site: Path) -> Iterator[str]:
     yield from serve(site)
@@ -95,21 +49,6 @@ def serve(folder: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-
-
-def settled(page: Any) -> None:
-    """Wait until what was chosen is shown."""
-    page.locator("#main:not([aria-busy])").wait_for()
-
-
-def choose(page: Any, name: str, value: str) -> None:
-    page.locator(f"input[name={name}][value='{value}']").check(force=True)
-    settled(page)
-
-
-def select(page: Any, name: str, at: int) -> None:
-    page.locator(f"select[name={name}]").select_option(index=at)
-    settled(page)
 
 
 def tables(page: Any) -> str:

@@ -10,8 +10,8 @@ function drawRoofline(shown, theory) {
     make("em", {}, "roofline"), ". The bytes are the least that any implementation must move: inputs and output, once each.");
   const section = (/** @type {Drawn} */ ...content) => [make("section", { class: "growth" }, heading, about, ...content)];
   if (cells.length && cells[0].level !== "core") return section(make("p", {}, "It is drawn for cores, not for whole modules: the least bytes of a module depend on what is fused."));
-  const points = cells.flatMap((cell) => underRoof(cell, theory, roof));
-  const [first, ...rest] = [...roofSentences(roof), ...shareSentences(points, roof, cells, chosen.axis), ...caveats(points, roof, view, chosen.dtype)];
+  const points = onceEach(cells).flatMap((cell) => underRoof(cell, theory, roof));
+  const [first, ...rest] = [...roofSentences(roof), ...shareSentences(seriesAlong(cells, chosen.axis).flatMap((cell) => underRoof(cell, theory, roof)), roof), ...caveats(points, roof, view, chosen.dtype)];
   return section(
     make("div", { class: "verdict" }, make("p", {}, make("strong", {}, first)), make("ul", {}, ...rest.map((text) => make("li", {}, text)))),
     ...(hasCharts() && points.length ? [rooflineChart(points, roof, theory.charts.roofline)] : []));
@@ -44,15 +44,11 @@ function roofSentences({ flops, bytes }) {
   ].filter(Boolean);
 }
 
-/**
- * Who reaches how much of the roof, at the largest size that was timed along the axis.
- * @param {UnderRoof[]} points @param {Roof} roof @param {Cell[]} cells @param {string} axis
- */
-function shareSentences(points, roof, cells, axis) {
-  const sizes = distinct(seriesAlong(cells, axis), (cell) => cell.size).sort(bySize);
-  const size = sizes.findLast((one) => points.some((point) => point.size === one));
+/** Who reaches how much of the roof, at the largest size. @param {UnderRoof[]} points of one series @param {Roof} roof */
+function shareSentences(points, roof) {
+  if (points.length === 0) return ["No core was timed here."];
+  const [size] = distinct(points, (point) => point.size).sort(bySize).slice(-1);
   const there = points.filter((point) => point.size === size).sort((a, b) => b.value - a.value);
-  if (there.length === 0 || size === undefined) return ["No core was timed here."];
   const at = sizeHeading(size);
   if (there[0].share === null) return [`At ${at}: ${there.map(({ backend, value }) => `${shorten(backend, 40)} ${si(value, "FLOP/s")}`).join(", ")}.`];
   const { intensity } = there[0];
