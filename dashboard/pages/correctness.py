@@ -1,7 +1,7 @@
 """What the conformance kit found, for the page of that name: the files of ``results/conformance/``, line by line.
 
     correctness   {"schema": 1, "kernels", "modules", "right", "contracts": file, "charts": {"drift": specification}}
-    file          {"file", "command": its writer, "missing": bool, "broken": how many lines are unreadable, "rows": [...]}
+    file          {"file", "command": its writer, "missing": bool, "broken": unreadable lines, "rows": [...]}
 
 The rows are the files' lines (``results/conformance/README.md``), with the keys of the classes below alone.
 """

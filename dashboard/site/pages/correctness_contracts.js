@@ -15,7 +15,7 @@ function contractsInWords({ rows }) {
   const untried = asked.filter(({ ok }) => ok === null).length;
   if (asked.length === 0) return "";
   return `${counted(Object.keys(backendsAsked(rows)).length, "backend")} were asked ${counted(distinct(asked, ({ question }) => question).length, "question")} each, masked rows and determinism among them: `
-    + (wrong.length ? `${counted(wrong.length, "answer")} contradict what is declared (${distinct(wrong, ({ backend }) => shorten(backend, 60)).join(", ")})` : "each answer is as declared")
+    + (wrong.length ? `${counted(wrong.length, "answer")} ${wrong.length > 1 ? "contradict" : "contradicts"} what is declared (${distinct(wrong, ({ backend }) => shorten(backend, 60)).join(", ")})` : "each answer is as declared")
     + (untried ? `; ${untried} were not tried.` : ".");
 }
 

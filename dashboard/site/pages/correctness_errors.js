@@ -144,7 +144,7 @@ function errorCells({ worst, sizes, why }, entries, operations, at, backends, te
 
 /** @param {Judged} worst @param {boolean} all whether it is the worst of all tensors @param {number} sizes @param {string} operation @param {string} name */
 function errorCell({ cell, tensor, share }, all, sizes, operation, name) {
-  const beyond = share > 1 || cell.status === "inaccurate";
+  const beyond = share > 1 || (all && cell.status === "inaccurate");
   const at = [sizeHeading(cell.size), all && cell.errors.length > 1 ? tensor : ""].filter(Boolean).join(", ");
   const td = make("td", { class: beyond ? "beyond" : "share", style: `--tint: ${Math.round(Math.min(share, 1) * 55)}%` });
   td.append(make("button", { class: "cell", type: "button", tabindex: "-1", "data-cell": name },
