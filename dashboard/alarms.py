@@ -1,7 +1,8 @@
 """What happened to the measured cells from commit to commit: one event for each commit, with all that it touched.
 
 Times are judged by ``detect.changes``, as ``confirmed`` or ``suspect``. Bytes are deterministic, and so are statuses
-and the kernels that ran: any change of them is an event at once. So is an error that grows by half.
+and the kernels that ran: any change of them is an event at once. So is an error that grows by half. How time and memory
+grow with a size, their exponents, are series of their own.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dashboard import scaling
 from dashboard.detect import changes, robust_deviation
 from dashboard.history import VIEW, History
+from dashboard.rows import records
 
 SERIES = [*VIEW, "module", "series", "params", "direction"]
+READ = (
+    "machine", "env", "commit", "module", "series", "size", "direction", "backend", "dtype", "status", "reason",
+    "seconds", "bytes", "error", "kernels",
+)  # fmt: skip
 ERROR_GROWTH, TELLING_ERROR = 1.5, 0.5
 """An error tells of a loss when it grew by so much, and takes up so much of its budget."""
 LEADING = 3
 """Kernels that take most of the time; the order of the others is chance."""
 UNMEASURED = ("not_run", "absent")
 SHOWN = 5
+BEND = 0.01
+"""An exponent that changes by less is told of by its cells alone."""
 WORSE = ("slower", "more memory", "less accurate", "failed")
 Row = Mapping[Hashable, Any]
 Place = tuple[str, str]
@@ -35,12 +44,17 @@ Anchors = dict[tuple[Place, str], dict[str, float]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One change of one cell: its ``kind``, such as "slower", the cell, and by how much, both in words."""
+    """One change of one cell: its ``kind``, such as "slower", the cell, and by how much, both in words.
+
+    ``row`` is the cell's row in the history's table: the first after the change, of a vanished cell the last; None if
+    many cells changed together.
+    """
 
     kind: str
     tier: str
     cell: str
     words: str
+    row: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +100,11 @@ def events(history: History) -> list[Event]:
     cells = history.cells[~history.cells["dirty"]]
     anchors, measured = _anchors(history.sweeps), commits(history)
     found: dict[tuple[Place, str], list[Finding]] = {}
-    for _, series in cells.groupby(SERIES, sort=False, dropna=False):
-        rows: Sequence[Row] = series.to_dict("records")
+    for rows in _series(cells):
         for row, finding in (*_times(rows, anchors), *_exact(rows), *_comings_and_goings(rows, measured)):
             found.setdefault((place(row), row["commit"]), []).append(finding)
+    for commit, where, finding in _scaling(cells):
+        found.setdefault((where, commit), []).append(finding)
     subjects = dict(zip(cells["commit"], cells["subject"], strict=True))
     moved = _environment(measured, anchors)
     return [
@@ -98,6 +113,16 @@ def events(history: History) -> list[Event]:
         for previous, commit in zip(["", *names], names, strict=False)
         if (at := (where, commit)) in found
     ]
+
+
+def _series(cells: pd.DataFrame) -> Iterator[Sequence[Row]]:
+    """What was measured of each cell, in order of time."""
+    group = cells.groupby(SERIES, sort=False, dropna=False).ngroup().to_numpy()
+    order = np.argsort(group, kind="stable")
+    in_order = cells[list(READ)].take(order)
+    ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1
+    for begin, end in pairwise([0, *ends]):
+        yield records(in_order.iloc[begin:end])
 
 
 def commits(history: History) -> dict[Place, list[str]]:
@@ -137,7 +162,7 @@ def _times(rows: Sequence[Row], anchors: Anchors) -> Iterator[tuple[Row, Finding
     for change in changes(list(calmer(seconds, of_anchor))):
         kind = "slower" if change.ratio > 1 else "faster"
         row = timed[change.index]
-        yield row, Finding(kind, change.tier, name(row), f"{100 * (change.ratio - 1):+.1f} %")
+        yield row, Finding(kind, change.tier, name(row), f"{100 * (change.ratio - 1):+.1f} %", row["row"])
 
 
 def calmer(seconds: np.ndarray, anchor: np.ndarray) -> np.ndarray:
@@ -154,7 +179,7 @@ def _exact(rows: Sequence[Row]) -> Iterator[tuple[Row, Finding]]:
     measured = [row for row in rows if row["status"] not in UNMEASURED]
     for before, after in pairwise(measured):
         for kind, words in _differences(before, after):
-            yield after, Finding(kind, "confirmed", name(after), words)
+            yield after, Finding(kind, "confirmed", name(after), words, after["row"])
 
 
 def _differences(before: Row, after: Row) -> Iterator[tuple[str, str]]:
@@ -173,15 +198,47 @@ def _differences(before: Row, after: Row) -> Iterator[tuple[str, str]]:
         yield "kernel", ", ".join([*(f"no longer {kernel}" for kernel in gone), *(f"now {kernel}" for kernel in new)])
 
 
+def _scaling(cells: pd.DataFrame) -> Iterator[tuple[str, Place, Finding]]:
+    """Exponents that changed: of bytes at once; of seconds where a change is found that both intervals leave room for.
+
+    Another exponent is neither better nor worse: the cells themselves tell.
+    """
+    for what, found in scaling.over_commits(cells):
+        slopes = found["exponent"].to_numpy()
+        bent = _bent(found) if what["quantity"] == "seconds" else [
+            (i, "confirmed", slopes[i - 1], slopes[i]) for i in range(1, len(slopes))
+        ]  # fmt: skip
+        level = " module" if what["level"] == "module" else ""
+        cell = f"{what['operation']}{level} {what['series']} {what['dtype']} {what['backend']} {what['direction']}"
+        for i, tier, old, new in bent:
+            if abs(new - old) >= BEND:
+                kind = "steeper" if new > old else "flatter"
+                words = f"{what['quantity']} grew as {what['axis']}^{old:.2f}, now as {what['axis']}^{new:.2f}"
+                yield found["commit"].iloc[i], (what["machine"], what["env"]), Finding(kind, tier, cell, words)
+
+
+def _bent(found: pd.DataFrame) -> Iterator[tuple[int, str, float, float]]:
+    """Where exponents change beyond their intervals, by the medians of both levels: row, tier, old and new."""
+    slopes, low, high = (found[name].to_numpy() for name in ("exponent", "low", "high"))
+    moved = changes(list(np.exp(slopes)))
+    ends = [0, *(change.index for change in moved), len(slopes)]
+    for change, begin, end in zip(moved, ends, ends[2:], strict=False):
+        before, after = slice(begin, change.index), slice(change.index, end)
+        least, most = ([np.median(x[side]) for side in (before, after)] for x in (low, high))
+        if most[0] < least[1] or most[1] < least[0]:
+            yield change.index, change.tier, float(np.median(slopes[before])), float(np.median(slopes[after]))
+
+
 def _comings_and_goings(rows: Sequence[Row], commits: Mapping[Place, list[str]]) -> Iterator[tuple[Row, Finding]]:
     """A cell that appears after the first commit that was measured there, or is gone before the last."""
     first, last = rows[0], rows[-1]
     known = commits[place(first)]
     if first["commit"] != known[0]:
-        yield first, Finding("new", "confirmed", name(first), "measured for the first time")
+        yield first, Finding("new", "confirmed", name(first), "measured for the first time", first["row"])
     if last["commit"] != known[-1]:
         after = known[known.index(last["commit"]) + 1]
-        yield {**last, "commit": after}, Finding("gone", "confirmed", name(last), "not in this commit's record")
+        words = "not in this commit's record"
+        yield {**last, "commit": after}, Finding("gone", "confirmed", name(last), words, last["row"])
 
 
 def _anchors(sweeps: pd.DataFrame) -> Anchors:

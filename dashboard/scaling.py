@@ -32,9 +32,11 @@ SERIES = [
     *history.VIEW, "commit", "dirty", "module", "series", "operation", "level", "backend", "dtype", "direction",
 ]  # fmt: skip
 """Cells that share these differ in one size alone."""
+OF_COMMITS = [name for name in SERIES if name not in ("commit", "dirty")]
 CHANNELS = {"msa_global_column": 64, "triangle_starting": 128, "triangle_ending": 128, "template_pointwise": 128}
 """Channels of a module's main input, where they are not 256."""
 CONFIDENCE = 0.95
+Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,38 @@ def _of_series(series: pd.DataFrame) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def over_commits(cells: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """For each series, quantity and set of sizes: what they are, and the exponents commit by commit, in order of time.
+
+    ``cells`` are ordered so, and none of them dirty. The first of each pair is OF_COMMITS and ``axis``, ``sizes`` and
+    ``quantity``; the second has the columns ``commit``, ``exponent``, ``low`` and ``high``. Exponents over other sizes
+    are no change of the code, so they are apart.
+    """
+    right = cells[(cells["status"] == "ok") & (cells["level"] != "stack")]
+    for names, series in right.groupby(OF_COMMITS, sort=False, dropna=False):
+        axis = series["size"].iloc[0].partition("=")[0]
+        if axis not in AXES:
+            continue
+        for quantity in ("seconds", "bytes"):
+            known = series[series[quantity] > 0].drop_duplicates(["commit", axis], keep="last")
+            commits, places = list(dict.fromkeys(known["commit"])), known.pivot(index="commit", columns=axis)
+            ordered = places.reindex(commits)
+            values = ordered[quantity].to_numpy()
+            errors = np.zeros_like(values)
+            if quantity == "seconds":
+                errors = np.log(ordered["seconds_high"].to_numpy() / ordered["seconds_low"].to_numpy()) / 2
+            measured = ~np.isnan(values)
+            for pattern in np.unique(measured, axis=0):
+                sizes = ordered[quantity].columns.to_numpy()[pattern]
+                rows = (measured == pattern).all(axis=1)
+                if len(sizes) > 1:
+                    found = _slopes(sizes, values[rows][:, pattern], errors[rows][:, pattern])
+                    table = dict(zip(("exponent", "low", "high"), found, strict=True))
+                    what = {"axis": axis, "sizes": [int(size) for size in sizes], "quantity": quantity}
+                    of = np.array(commits, dtype=object)[rows]
+                    yield dict(zip(OF_COMMITS, names, strict=True)) | what, pd.DataFrame({"commit": of, **table})
+
+
 def fit(sizes: npt.ArrayLike, values: npt.ArrayLike, errors: npt.ArrayLike = 0.0) -> Exponent:
     """The exponent of ``values`` in ``sizes``: least squares on the logarithms.
 
@@ -89,21 +123,26 @@ def fit(sizes: npt.ArrayLike, values: npt.ArrayLike, errors: npt.ArrayLike = 0.0
     amount to, and, from three sizes on, Student's t of the distances from the line. Raises ValueError for fewer than
     two different sizes.
     """
-    x, y = np.log(np.asarray(sizes, dtype=float)), np.log(np.asarray(values, dtype=float))
+    return Exponent(*_slopes(np.asarray(sizes), np.asarray(values, dtype=float), np.asarray(errors)).tolist())
+
+
+def _slopes(sizes: Values, values: Values, errors: Values) -> Values:
+    """Slope, and low and high end of its interval, for every row of ``values`` (``fit`` says how)."""
+    x, y = np.log(sizes.astype(float)), np.log(values)
     if len(np.unique(x)) < 2:
-        raise ValueError(f"an exponent needs values at two sizes or more, here {np.asarray(sizes).tolist()}")
+        raise ValueError(f"an exponent needs values at two sizes or more, here {sizes.tolist()}")
     centred = x - x.mean()
     spread = float((centred**2).sum())
-    slope = float((centred * y).sum()) / spread
-    own = math.sqrt(float(((centred * np.asarray(errors)) ** 2).sum())) / spread
+    slope = (centred * y).sum(-1) / spread
+    own = np.sqrt(((centred * errors) ** 2).sum(-1)) / spread
     free = len(x) - 2
-    off = 0.0
+    off = np.zeros_like(slope)
     if free:
-        rest = y - y.mean() - slope * centred
+        rest = y - y.mean(-1, keepdims=True) - slope[..., None] * centred
         quantile = float(student.ppf((1 + CONFIDENCE) / 2, free))
-        off = quantile * math.sqrt(float((rest**2).sum()) / free / spread)
-    half = max(own, off)
-    return Exponent(slope, slope - half, slope + half)
+        off = quantile * np.sqrt((rest**2).sum(-1) / free / spread)
+    half = np.maximum(own, off)
+    return np.stack([slope, slope - half, slope + half])
 
 
 def _problem(row: dict[Any, Any]) -> Problem:

@@ -55,10 +55,11 @@ def test_nothing_changes_where_nothing_can(values: list[float]) -> None:
 
 
 QUIET = [demo.Commit(f"commit {n}") for n in range(12)]
+AFTER = [demo.Commit(f"afterwards {n}") for n in range(6)]
 
 
 def written(folder: Path, *changed: demo.Commit) -> history.History:
-    commits = [*QUIET, *changed, *(demo.Commit(f"afterwards {n}") for n in range(6))]
+    commits = [*QUIET, *changed, *AFTER]
     demo.write(folder, commits, modules=["template", "msa_global_column"], dtypes=["float32"], noise=0.01)
     return history.load(folder)
 
@@ -77,6 +78,36 @@ def test_what_a_commit_made_worse_is_one_event_and_check_fails(tmp_path: Path, c
     said = capsys.readouterr().out
     assert f"worse among the last 10 commits: {event.commit[:8]}" in said
     assert command.main(["check", "--results", str(tmp_path), "--last", "3"]) == 0
+
+
+def of_scaling(found: list[alarms.Event]) -> dict[str, set[tuple[str, str, str, str]]]:
+    """By subject: kind, tier, backend and words of the exponents that changed."""
+    told: dict[str, set[tuple[str, str, str, str]]] = {}
+    for event in found:
+        for x in event.findings:
+            if x.kind in ("steeper", "flatter"):
+                told.setdefault(event.subject, set()).add((x.kind, x.tier, x.cell.split()[-2], x.words))
+    return told
+
+
+def test_exponents_change_with_the_commit_that_bends_them_and_with_no_other(tmp_path: Path) -> None:
+    """sdpa's time and eager's memory grow by half a power more from there on. Elsewhere all is noise of 2 %, and one
+    commit that makes all sizes of chunked slower alike, which is no other exponent."""
+    commits = [*QUIET, demo.Commit("bends"), demo.Commit("slower", {"chunked": 1.2}), *AFTER]
+    demo.write(tmp_path, commits, modules=["msa_column"], dtypes=["float32"])
+    read = history.load(tmp_path)
+    assert of_scaling(alarms.events(read)) == {}
+    cells = read.cells.copy()
+    names = list(dict.fromkeys(cells["commit"]))
+    later = cells["commit"].isin(names[len(QUIET) :]) & (cells["series"] == "OverS")
+    more = (cells["S"] / 64) ** 0.5
+    for backend, columns in (("sdpa", ["seconds", "seconds_low", "seconds_high"]), ("eager", ["bytes"])):
+        of = later & (cells["backend"] == backend)
+        cells.loc[of, columns] = cells.loc[of, columns].mul(more[of], axis=0)
+    told = of_scaling(alarms.events(history.History(cells, read.sweeps)))
+    assert set(told) == {"bends"}, told
+    assert {of[:3] for of in told["bends"]} == {("steeper", "confirmed", "sdpa"), ("steeper", "confirmed", "eager")}
+    assert any(words.startswith("bytes grew as S^2.00, now as S^2.50") for *_, words in told["bends"])
 
 
 def test_where_everything_moves_it_was_the_environment(tmp_path: Path) -> None:

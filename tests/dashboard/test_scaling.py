@@ -90,6 +90,34 @@ def test_theory_is_that_of_cost_at_the_same_sizes(found: pd.DataFrame) -> None:
     assert training["least"].between(1, 2, inclusive="neither").all()  # and the bias's gradient, which grows with R^2
 
 
+def test_commit_by_commit_the_exponents_are_those_of_each_commit(tmp_path: Path) -> None:
+    demo.write(tmp_path, demo.COMMITS, modules=["msa_row", "triangle"], dtypes=["float32"])
+    cells = history.frame(tmp_path)
+    found, number = scaling.exponents(cells), 0
+    for what, of_commits in scaling.over_commits(cells):
+        same = found
+        for name in ("operation", "series", "backend", "direction", "axis", "quantity"):
+            same = same[same[name] == what[name]]
+        assert list(of_commits["commit"]) == list(same["commit"])
+        assert all(sizes == what["sizes"] for sizes in same["sizes"])
+        for name in ("exponent", "low", "high"):
+            assert np.allclose(of_commits[name], same[name])
+        number += len(same)
+    assert number == len(found) > 100
+
+
+def test_other_sizes_are_another_series(tmp_path: Path) -> None:
+    demo.write(tmp_path, demo.COMMITS[:3], modules=["msa_column"], dtypes=["float32"])
+    cells = history.frame(tmp_path)
+    first, *_ = dict.fromkeys(cells["commit"])
+    cells = cells[(cells["commit"] != first) | (cells["S"] != 1024)]
+    of_eager = [
+        (what["sizes"], len(found)) for what, found in scaling.over_commits(cells)
+        if (what["backend"], what["axis"], what["quantity"], what["direction"]) == ("eager", "S", "bytes", "forward")
+    ]  # fmt: skip
+    assert sorted(of_eager) == [([128, 512], 1), ([128, 512, 1024], 2)]
+
+
 def test_stacks_and_single_sizes_have_none(found: pd.DataFrame) -> None:
     assert "evoformer" not in set(found["operation"])
     assert found["sizes"].map(len).min() >= 2
