@@ -67,9 +67,9 @@ def _build(arguments: argparse.Namespace) -> int:
         print(f"warning: {finding}", file=sys.stderr)
     events = alarms.events(read)
     data = site_data(read, events, arguments.results)
-    page = write_site(data, arguments.out, _asv(arguments, read), events)
+    page = write_site(data, arguments.out, _asv(arguments, read))
     downloads.write(read.cells, arguments.out)
-    feed.write(events, dict(zip(read.cells["commit"], read.cells["commit_date"], strict=True)), arguments.out)
+    feed.write(events, read.cells, arguments.out)
     lines = in_short(data.page)
     ran = [line for line in lines if line["answer"] != "nothing ran"]
     for line in ran:

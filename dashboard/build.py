@@ -13,14 +13,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dashboard.alarms import Event
+from dashboard.listing import Listed
 from dashboard.operations import OPERATIONS, describe
 from dashboard.payload import SiteData, to_json
 from dashboard.units import ratio
 
 SITE = Path(__file__).parent / "site"
-EVENTS, CELLS_OF_AN_EVENT, LATELY = 100, 40, 3
-"""The newest so many are shown, and of each so many cells, and so many on the first page; the feed has all."""
+LATELY = 3
+"""So many of the newest changes stand on the first page."""
 LEVELS = ("core", "module", "stack")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 SCRIPTS = (
@@ -29,7 +29,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def write_site(data: SiteData, out: Path, asv_pages: bool, events: Sequence[Event] = ()) -> Path:
+def write_site(data: SiteData, out: Path, asv_pages: bool) -> Path:
     """Write ``out/index.html`` and ``out/data/``; ``asv_pages`` says whether ``out/asv/`` exists."""
     shutil.rmtree(out / "data", ignore_errors=True)
     (out / "data").mkdir(parents=True)
@@ -37,12 +37,12 @@ def write_site(data: SiteData, out: Path, asv_pages: bool, events: Sequence[Even
         text = f"receive({to_json(name)}, {to_json(content)});\n"
         (out / "data" / f"{name}.js").write_text(text, encoding="ascii")
     page = out / "index.html"
-    page.write_text(render(data.page, asv_pages, events), encoding="utf-8", errors="backslashreplace")
+    page.write_text(render(data.page, asv_pages, data.changes), encoding="utf-8", errors="backslashreplace")
     return page
 
 
-def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) -> str:
-    """The page's HTML for ``SiteData.page``, and what changed, oldest commit first."""
+def render(data: dict[str, Any], asv_pages: bool, changes: Sequence[Listed] = ()) -> str:
+    """The page's HTML for ``SiteData.page``, and what changed, newest first."""
     script = "\n".join(path.read_text(encoding="utf-8") for path in sources(*SCRIPTS))
     library = chart_library() if data["views"] else ""
     environment = Environment(
@@ -53,10 +53,8 @@ def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) 
         built=data["built"],
         data=Markup(to_json(data)),
         empty=not data["views"],
-        events=list(reversed(events))[:EVENTS],
-        SHOWN=CELLS_OF_AN_EVENT,
-        LATELY=LATELY,
-        sign=_sign,
+        changes=changes,
+        lately=changes[:LATELY],
         findings=data["findings"],
         in_short=in_short(data),
         script=Markup(script),
@@ -69,10 +67,6 @@ def render(data: dict[str, Any], asv_pages: bool, events: Sequence[Event] = ()) 
 def sources(*patterns: str) -> list[Path]:
     """The site's own files, in this order."""
     return [path for pattern in patterns for path in sorted(SITE.glob(pattern))]
-
-
-def _sign(event: Event) -> str:
-    return "Worse" if event.of("confirmed") else "Suspect" if event.of("suspect") else "Changed"
 
 
 @cache

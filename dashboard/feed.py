@@ -7,27 +7,31 @@ from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas as pd
+
 from dashboard.alarms import Event, lines
+from dashboard.listing import compare, newest
 
 UNKNOWN = "1970-01-01T00:00:00+00:00"
 ATOM = "http://www.w3.org/2005/Atom"
 
 
-def write(events: Sequence[Event], dates: dict[str, datetime], out: Path) -> Path:
-    """``out/feed.xml``: an entry for every event, newest first. ``dates`` are the commits'."""
+def write(events: Sequence[Event], cells: pd.DataFrame, out: Path) -> Path:
+    """``out/feed.xml``: an entry for every event that the site lists, newest first; ``cells`` are the history's."""
+    dates = dict(zip(cells["commit"], cells["commit_date"], strict=True))
     ElementTree.register_namespace("", ATOM)
     feed = ElementTree.Element(f"{{{ATOM}}}feed")
-    newest = max((_iso(dates[event.commit]) for event in events), default=UNKNOWN)
-    for tag, text in (("id", "urn:axialbench:alarms"), ("title", "AxialBench: what changed"), ("updated", newest)):
+    updated = max((_iso(dates[event.commit]) for event in events), default=UNKNOWN)
+    for tag, text in (("id", "urn:axialbench:alarms"), ("title", "AxialBench: what changed"), ("updated", updated)):
         _add(feed, tag, text)
     _add(_add(feed, "author", ""), "name", "AxialBench")
-    for event in reversed(events):
+    for event in newest(events):
         entry = _add(feed, "entry", "")
         _add(entry, "id", f"urn:axialbench:{event.machine}:{event.env}:{event.commit}")
         _add(entry, "title", str(event))
         _add(entry, "updated", _iso(dates[event.commit]))
         _add(entry, "content", "\n".join(lines(event, verbose=True))).set("type", "text")
-        _add(entry, "link", "").set("href", f"index.html#{event.anchor_id}")
+        _add(entry, "link", "").set("href", f"index.html{compare(event, cells) or '#' + event.anchor_id}")
     path = out / "feed.xml"
     ElementTree.ElementTree(feed).write(path, encoding="utf-8", xml_declaration=True)
     return path

@@ -2,19 +2,20 @@
 
     data    {"schema": 3, "built", "views": [view, ...], "places": columns, "strings": [...], "operations", ...}
     view    {"machine", "env", "threads", "device", "python", "torch", "commits": [commit, ...]}
-    commit  {"hash", "date", "subject", "dirty", "cells": columns, "verdicts": [verdict, ...]}
+    commit  {"hash", "date", "subject", "dirty", "cells": columns, "strings": [...], "verdicts": [verdict, ...]}
 
-Views and commits stand newest first. The newest commit of all is in the page; of the NEWEST others of a view, cells and
-verdicts are in the data file that "file" names; older commits have neither, only their history. A *place* is what a
-cell is in every commit: its series, parameters and problem. Columns are lists by name, of equal length but for trailing
-nulls; texts in them are positions in ``strings``. Numbers keep seven digits; null is "not known".
+Views and commits stand newest first. The newest commit of all is in the page; of the NEWEST others of a view, and those
+on either side of an event that is listed, cells, strings and verdicts are in the data file that "file" names; the
+others have none, only their history. A *place* is what a cell is in every commit: its series, parameters and problem.
+Columns are lists by name, of equal length but for trailing nulls; texts in them are positions in the ``strings`` of
+data (of places) or of the commit (of cells). Numbers keep seven digits; null is "not known".
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,38 +26,50 @@ import pandas as pd
 from dashboard import charts
 from dashboard.alarms import Event
 from dashboard.history import VIEW, History
+from dashboard.listing import Listed, listing, newest
 from dashboard.operations import AXIS_WORDS, OPERATIONS
 from dashboard.pages import PAGES, Record
-from dashboard.texts import Texts, seven_digits
+from dashboard.rows import records
+from dashboard.texts import PLACE_NUMBERS, PLACE_TEXT, Strings, Texts, seven_digits
 from dashboard.verdict import Row, verdict
 
-SCHEMA = 3
+SCHEMA = 4
 NEWEST = 100
 TEXT = ("status", "reason", "effort", "standing")
 NUMBERS = (
     "n", "rounds", "seconds", "seconds_low", "seconds_high", "seconds_q25", "seconds_q75", "speedup", "speedup_low",
     "speedup_high", "compile_seconds", "bytes", "predicted_bytes", "error",
 )  # fmt: skip
+READ = (
+    *PLACE_TEXT, *PLACE_NUMBERS, *TEXT, *NUMBERS, "params", "point", "scores", "errors", "kernels", "state", "time",
+    "disturbed", "disturbances",
+)  # fmt: skip
 GROUP = ("operation", "level", "dtype", "direction")  # what one verdict is about
 
 
 @dataclass(frozen=True)
 class SiteData:
-    """What the page itself carries, and the content of each data file by its name; JSON-able, without NaN."""
+    """What the page itself carries, and the content of each data file by its name; JSON-able, without NaN.
+
+    ``changes`` are the events that the page lists, newest first.
+    """
 
     page: dict[str, Any]
     files: dict[str, Any]
+    changes: Sequence[Listed] = ()
 
 
 def site_data(history: History, events: Sequence[Event] = (), results: Path | None = None) -> SiteData:
     """All that the site shows. ``results`` is the folder that ``history`` was read from, for what is no cell."""
     texts = Texts()
     files: dict[str, Any] = {}
+    listed = listing(events, history.cells)
+    kept = {(event.machine, event.env, commit) for event in newest(events) for commit in (event.previous, event.commit)}
     views = [
-        _view(texts, history, key, cells, at, files)
+        _view(texts, history, key, cells, at, files, kept)
         for at, (key, cells) in enumerate(newest_first(history.cells, VIEW))
     ]
-    record = Record(history, events, results, texts)
+    record = Record(history, events, results, texts, views)
     for page in PAGES:
         files |= page(record)
     data = {
@@ -70,7 +83,7 @@ def site_data(history: History, events: Sequence[Event] = (), results: Path | No
         "places": texts.places,
         "strings": texts.strings,
     }
-    return SiteData(data, files)
+    return SiteData(data, files, listed)
 
 
 def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
@@ -96,7 +109,13 @@ def _latest(cells: pd.DataFrame) -> tuple[float, float]:
 
 
 def _view(
-    texts: Texts, history: History, key: tuple[Hashable, ...], cells: pd.DataFrame, at: int, files: dict[str, Any]
+    texts: Texts,
+    history: History,
+    key: tuple[Hashable, ...],
+    cells: pd.DataFrame,
+    at: int,
+    files: dict[str, Any],
+    kept: Container[tuple[Hashable, Hashable, str]],
 ) -> dict[str, Any]:
     machine, env, threads = key
     sweeps = history.sweeps
@@ -107,7 +126,7 @@ def _view(
         commit = _about(group)
         if at == age == 0:
             commit |= _commit(texts, group)
-        elif age < NEWEST:
+        elif age < NEWEST or (machine, env, commit["hash"]) in kept:
             commit["file"] = f"commit-{at}-{age}"
             files[commit["file"]] = _commit(texts, group)
         commits.append(commit)
@@ -131,22 +150,22 @@ def _about(cells: pd.DataFrame) -> dict[str, Any]:
 
 
 def _commit(texts: Texts, cells: pd.DataFrame) -> dict[str, Any]:
-    rows = sorted(cells.to_dict("records"), key=lambda row: -row["n"])
+    rows = sorted(records(cells, READ), key=lambda row: -row["n"])
+    own = Strings()
     columns = {
         "place": [texts.place(row) for row in rows],
-        **{name: [texts.add(row[name]) for row in rows] for name in TEXT},
+        **{name: [own.add(row[name]) for row in rows] for name in TEXT},
         **{name: _cut([seven_digits(row[name]) for row in rows]) for name in NUMBERS},
         "errors": _cut([_errors(row["errors"]) for row in rows]),
-        "kernels": _cut([[texts.add(kernel) for kernel in row["kernels"]] or None for row in rows]),
-        "machine": [texts.add(_state(row["state"])) for row in rows],
-        "disturbed": [texts.add(_disturbed(row)) for row in rows],
-        "measured": [texts.add(_moment(row["time"])) for row in rows],
+        "kernels": _cut([[own.add(kernel) for kernel in row["kernels"]] or None for row in rows]),
+        "machine": [own.add(_state(row["state"])) for row in rows],
+        "disturbed": [own.add(_disturbed(row)) for row in rows],
+        "measured": [own.add(_moment(row["time"])) for row in rows],
     }
     return {
         "cells": columns,
-        "verdicts": [
-            dict(zip(GROUP, group, strict=True)) | asdict(verdict(own)) for group, own in _groups(rows).items()
-        ],
+        "strings": own.strings,
+        "verdicts": [dict(zip(GROUP, about, strict=True)) | asdict(verdict(of)) for about, of in _groups(rows).items()],
     }
 
 

@@ -11,15 +11,14 @@ from dashboard.verdict import Row
 
 PLACE_TEXT = ("module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask")
 PLACE_NUMBERS = (*AXES, "flops")
+WRITTEN = (*PLACE_TEXT, "point", "params", "flops")  # rows that are the same in these have the same place
 
 
-class Texts:
-    """Texts and places, each kept once and known by its position."""
+class Strings:
+    """Texts, each kept once and known by its position."""
 
     def __init__(self) -> None:
         self._strings: dict[str, int] = {}
-        self._places: dict[tuple[Any, ...], int] = {}
-        self.places: dict[str, list[Any]] = {name: [] for name in (*PLACE_TEXT, *PLACE_NUMBERS, "command")}
 
     @property
     def strings(self) -> list[str]:
@@ -28,8 +27,24 @@ class Texts:
     def add(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
 
+
+class Texts(Strings):
+    """Texts and places, each kept once and known by its position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[tuple[Any, ...], int] = {}
+        self._known: dict[tuple[Any, ...], int] = {}
+        self.places: dict[str, list[Any]] = {name: [] for name in (*PLACE_TEXT, *PLACE_NUMBERS, "command")}
+
     def place(self, row: Row) -> int:
         """The position of the place of ``row``."""
+        written = tuple([row[name] for name in WRITTEN])
+        if written not in self._known:
+            self._known[written] = self._add_place(row)
+        return self._known[written]
+
+    def _add_place(self, row: Row) -> int:
         place: dict[str, Any] = {name: self.add(row[name]) for name in PLACE_TEXT}
         place |= {name: seven_digits(row[name]) for name in PLACE_NUMBERS}
         place["command"] = self.add(reproduce(row))

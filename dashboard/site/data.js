@@ -1,6 +1,6 @@
 /**
  * @typedef {{operation: string, level: string, dtype: string, direction: string, answer: string, use: string[], sentences: string[], at: string, speedup: number | null, memory: number | null}} Verdict
- * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells?: Record<string, any[]>, verdicts?: Verdict[], file?: string}} Commit  cells and verdicts are here or in the file; of old commits in neither
+ * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells?: Record<string, any[]>, strings?: string[], verdicts?: Verdict[], file?: string}} Commit  cells, their texts and verdicts are here or in the file; of old commits in neither
  * @typedef {{machine: string, env: string, threads: number | null, device: string, device_name: string, python: string, torch: string, commits: Commit[]}} View
  * @typedef {{title: string, algorithm: string, words: string}} Operation
  * @typedef {{strings: string[], places: Record<string, any[]>, views: View[], operations: Record<string, Operation>, axes: Record<string, string>, charts: Record<string, Record<string, any>>}} Data
@@ -40,19 +40,19 @@ const decoded = new WeakMap();
 function cellsOf(data, commit) {
   const known = decoded.get(commit);
   if (known) return known;
-  const ofCommit = commit.cells;
-  if (!ofCommit) throw new Error(`the cells of ${commit.hash} are not loaded`);
+  const { cells: ofCommit, strings } = commit;
+  if (!ofCommit || !strings) throw new Error(`the cells of ${commit.hash} are not loaded`);
   const cells = ofCommit.place.map((place, at) => {
     /** @type {any} */
     const cell = {};
-    for (const [columns, row] of /** @type {const} */ ([[data.places, place], [ofCommit, at]])) {
+    for (const [columns, row, texts] of /** @type {const} */ ([[data.places, place, data.strings], [ofCommit, at, strings]])) {
       for (const [name, values] of Object.entries(columns)) {
         const value = values[row] ?? null;
-        cell[name] = TEXT_COLUMNS.has(name) ? data.strings[value] : value;
+        cell[name] = TEXT_COLUMNS.has(name) ? texts[value] : value;
       }
     }
     cell.errors ??= [];
-    cell.kernels = (cell.kernels ?? []).map((/** @type {number} */ kernel) => data.strings[kernel]);
+    cell.kernels = (cell.kernels ?? []).map((/** @type {number} */ kernel) => strings[kernel]);
     const effort = /^[a-z]+$/.test(cell.effort) ? `AXIALBENCH_EFFORT=${cell.effort} ` : "";
     const range = /^[0-9a-f]+$/.test(commit.hash) ? `${commit.hash.slice(0, 8)}^!` : "";
     cell.command = `${effort}${cell.command} ${range}`;

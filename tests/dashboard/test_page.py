@@ -83,15 +83,16 @@ def decoded(data: dict[str, Any], site: Path) -> pd.DataFrame:
     rows = []
     for view in data["views"]:
         for commit in view["commits"]:
-            cells = (commit if "cells" in commit else content(site, commit["file"]))["cells"]
+            own = commit if "cells" in commit else content(site, commit["file"])
+            cells, strings = own["cells"], own["strings"]
             for at, place in enumerate(cells["place"]):
                 row = {"machine": view["machine"], "commit": commit["hash"]}
                 row |= {name: data["strings"][data["places"][name][place]] for name in PLACE_TEXT}
                 row |= {name: data["places"][name][place] for name in PLACE_NUMBERS}
-                row |= {name: data["strings"][cells[name][at]] for name in TEXT}
+                row |= {name: strings[cells[name][at]] for name in TEXT}
                 row |= {name: cells[name][at] if at < len(cells[name]) else None for name in NUMBERS}
                 kernels = cells["kernels"][at] if at < len(cells["kernels"]) else []
-                rows.append(row | {"kernels": [data["strings"][kernel] for kernel in kernels or []]})
+                rows.append(row | {"kernels": [strings[kernel] for kernel in kernels or []]})
     return pd.DataFrame(rows)
 
 
@@ -148,7 +149,7 @@ def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
     (view,) = page.data["views"]
     assert view["machine"] == machine
     assert view["commits"][0]["subject"] == text
-    assert text in page.data["strings"]
+    assert text in view["commits"][0]["strings"]
 
 
 def _plain(results: Path) -> Path:
@@ -212,7 +213,7 @@ def test_units(value: float, unit: str, text: str) -> None:
 
 def test_state_of_the_machine_in_words(results: Path) -> None:
     data = site_data(history.load(results)).page
-    assert "load 0.4; CPU time stolen 0; MHz 2500" in data["strings"]
+    assert "load 0.4; CPU time stolen 0; MHz 2500" in data["views"][0]["commits"][0]["strings"]
 
 
 def test_one_commit_without_a_date(tmp_path: Path) -> None:
