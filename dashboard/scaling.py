@@ -1,6 +1,7 @@
 """How time and memory grow: exponents in S, R, T and N_head, each with its interval, beside those of ``impls.cost``.
 
     python -m dashboard.scaling [--results DIR] [--machine NAME] [--commit HASH]
+    python -m dashboard.scaling --frontier limits.json --out frontier.svg
 
 A series varies one axis; its exponent is the slope of log value over log size. No call is a power law over all sizes
 (what a call costs anyway flattens it at the small end), so the interval holds both the samples' own uncertainty and how
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import t as student
 
-from dashboard import history
+from dashboard import frontier, history
 from dashboard.figures import newest
 from impls import cost
 from impls.problem import Problem
@@ -155,12 +156,22 @@ def _problem(row: dict[Any, Any]) -> Problem:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the exponents of one commit."""
+    """Print the exponents of one commit, or draw a memory frontier."""
     parser = argparse.ArgumentParser(prog="python -m dashboard.scaling", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results"), help="the record (default: results)")
     parser.add_argument("--machine", help="whose results (default: those measured last)")
     parser.add_argument("--commit", help="of which commit (default: the newest)")
+    parser.add_argument("--frontier", type=Path, metavar="FILE",
+                        help="instead: draw the limits of `python -m benchmarks frontier --json FILE`")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("frontier.svg"), help="where to (default: frontier.svg)")
     given = parser.parse_args(argv)
+    if given.frontier:
+        try:
+            print("\n".join([*frontier.draw(given.frontier, given.out), str(given.out)]))
+        except (OSError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        return 0
     found = exponents(newest(history.frame(given.results), given.machine, given.commit))
     if found.empty:
         print("No series has numbers at two sizes: measure more of them, `python -m benchmarks run --effort full`")
