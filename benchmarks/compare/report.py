@@ -86,7 +86,7 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             yield (
                 outcome.name, *(milliseconds(outcome.launches, role) for role in ("base", "head")),
                 f"{found.ratio:.3f}",
-                f"{found.low:.3f} to {found.high:.3f}", f"{found.detectable:.1%}", outcome.verdict,
+                f"{found.low:.3f} to {found.high:.3f}", could_see(found.detectable), outcome.verdict,
             )  # fmt: skip
 
 
@@ -105,6 +105,11 @@ def milliseconds(launches: Sequence[Launch], role: str) -> str:
     """The median launch's 25th percentile."""
     seconds = statistics.median(low_quantile(getattr(launch, role)) for launch in launches)
     return f"{1000 * math.exp(seconds):.3g} ms"
+
+
+def could_see(detectable: float) -> str:
+    """The smallest slowdown that would have been found: ``"4.2%"``; beyond a doubling ``"nothing below 3.1x"``."""
+    return f"{detectable:.1%}" if detectable <= 1 else f"nothing below {1 + detectable:.2g}x"
 
 
 def percent(ratio: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.compare import paired, replay
+from benchmarks.compare import asv_trials, paired, replay, report
 from benchmarks.compare.outcome import Outcome, Proof
 from benchmarks.compare.paired import Estimate, Launch
 
@@ -85,6 +85,30 @@ def test_what_needs_no_statistics_is_told_and_fails() -> None:
     ]  # fmt: skip
     proofs["head"] = Proof("crashed", "the process ended by SIGSEGV")
     assert outcome.worse == ["ok became crashed"]
+
+
+@pytest.mark.parametrize(
+    ("detectable", "said"),
+    [(0.042, "4.2%"), (1.0, "100.0%"), (2.13, "nothing below 3.1x"), (41.0, "nothing below 42x")],
+)
+def test_what_a_run_could_see_is_said_so_that_it_is_understood(detectable: float, said: str) -> None:
+    assert report.could_see(detectable) == said
+
+
+ASV = """\
+All benchmarks:
+
+| Change   | Before [372539ec] <main~1>   | After [1280e59b] <main>   | Ratio   | Benchmark (Parameter)       |
+|----------|------------------------------|---------------------------|---------|-----------------------------|
+|          | 44.6±10ms                    | 94.4±40ms                 | ~2.12   | trial.Trial.time_forward(0) |
+| +        | 27.7±6ms                     | 53.7±10ms                 | 1.94    | trial.Trial.time_forward(1) |
+"""  # as asv 0.6.6 writes it
+
+
+def test_what_asv_makes_of_the_trials_is_read() -> None:
+    found = asv_trials.verdicts(ASV)
+    assert found == {0: ("", "~2.12"), 1: ("+", "1.94")}
+    assert [asv_trials.said(one) for one in found.values()] == ["not reported", "slower"]
 
 
 def compare(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
