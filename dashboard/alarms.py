@@ -98,15 +98,15 @@ class Event:
 def events(history: History) -> list[Event]:
     """The events of every machine, oldest commit first."""
     cells = history.cells[~history.cells["dirty"]]
-    anchors, measured = _anchors(history.sweeps), commits(history)
+    of_anchors, measured = anchors(history.sweeps), commits(history)
     found: dict[tuple[Place, str], list[Finding]] = {}
     for rows in _series(cells):
-        for row, finding in (*_times(rows, anchors), *_exact(rows), *_comings_and_goings(rows, measured)):
+        for row, finding in (*_times(rows, of_anchors), *_exact(rows), *_comings_and_goings(rows, measured)):
             found.setdefault((place(row), row["commit"]), []).append(finding)
     for commit, where, finding in _scaling(cells):
         found.setdefault((where, commit), []).append(finding)
     subjects = dict(zip(cells["commit"], cells["subject"], strict=True))
-    moved = _environment(measured, anchors)
+    moved = _environment(measured, of_anchors)
     return [
         Event(*where, commit, previous, subjects[commit], tuple(found[at]), moved.get(at, ""))
         for where, names in measured.items()
@@ -241,7 +241,7 @@ def _comings_and_goings(rows: Sequence[Row], commits: Mapping[Place, list[str]])
         yield {**last, "commit": after}, Finding("gone", "confirmed", name(last), words, last["row"])
 
 
-def _anchors(sweeps: pd.DataFrame) -> Anchors:
+def anchors(sweeps: pd.DataFrame) -> Anchors:
     """The least seconds of each anchor in the sweeps of a commit."""
     found: Anchors = {}
     for sweep in sweeps.to_dict("records"):

@@ -37,15 +37,6 @@ def scaling(unit: str) -> Spec:
     return chart(encoding={"x": x}, layer=_backend_lines(unit))
 
 
-def over_commits(unit: str) -> Spec:
-    """A quantity over commits, oldest first, every backend a line.
-
-    Values: ``commit`` (what the axis says), ``value``, ``low``, ``high``, ``backend``, ``kind`` ("measured"), ``text``.
-    """
-    x = {"field": "commit", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
-    return chart(encoding={"x": x}, layer=_backend_lines(unit))
-
-
 def _backend_lines(unit: str) -> list[Spec]:
     """A line, an interval and a point for every backend; what is predicted is dashed and hollow."""
     y = logarithmic("value", unit)

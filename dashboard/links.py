@@ -31,8 +31,8 @@ def history(row: Row, kind: str = "") -> str:
 
 
 def _place(row: Row) -> str:
-    threads = "?" if pd.isna(row["threads"]) else int(row["threads"])
-    return f"{row['machine']}/{row['env']}/{threads}"
+    threads = row["threads"]
+    return f"{row['machine']}/{row['env']}/{'?' if pd.isna(threads) else int(threads)}"
 
 
 def _address(**choices: str) -> str:

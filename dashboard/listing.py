@@ -9,6 +9,7 @@ import pandas as pd
 
 from dashboard import links
 from dashboard.alarms import WORSE, Event, Finding
+from dashboard.verdict import Row
 
 EVENTS, CELLS_OF_AN_EVENT = 100, 20
 """The newest so many are listed, and of each so many cells; the feed names all cells."""
@@ -55,7 +56,7 @@ def sign(event: Event) -> str:
 def compare(event: Event, cells: pd.DataFrame) -> str:
     """The address of the event's commit beside the one before; "" if none was measured or no single cell changed."""
     rows = [finding.row for finding in event.findings if finding.row is not None]
-    return links.compare(cells.loc[rows[0]], event.commit, event.previous) if rows and event.previous else ""
+    return links.compare(_row(cells, rows[0]), event.commit, event.previous) if rows and event.previous else ""
 
 
 def _listed(event: Event, cells: pd.DataFrame) -> Listed:
@@ -65,6 +66,10 @@ def _listed(event: Event, cells: pd.DataFrame) -> Listed:
 
 
 def _cell(finding: Finding, cells: pd.DataFrame) -> ListedCell:
-    link = "" if finding.row is None else links.history(cells.loc[finding.row], finding.kind)
+    link = "" if finding.row is None else links.history(_row(cells, finding.row), finding.kind)
     suspect = " (suspect)" if finding.tier == "suspect" else ""
     return ListedCell(finding.cell, finding.kind + suspect, finding.words, link)
+
+
+def _row(cells: pd.DataFrame, row: int) -> Row:
+    return cells.loc[[row]].to_dict("records")[0]

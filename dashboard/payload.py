@@ -89,10 +89,7 @@ def site_data(history: History, events: Sequence[Event] = (), results: Path | No
 def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
     """Specifications by kind and unit, without values."""
     names = sorted(backends.unique())
-    kinds = {"scaling": charts.scaling, "over_commits": charts.over_commits}
-    return {
-        kind: {unit: charts.with_scales(spec(unit), names) for unit in charts.FORMATS} for kind, spec in kinds.items()
-    }
+    return {"scaling": {unit: charts.with_scales(charts.scaling(unit), names) for unit in charts.FORMATS}}
 
 
 def newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
