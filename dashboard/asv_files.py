@@ -162,7 +162,7 @@ def _measured(quantity: str, entry: dict[str, Any], at: int) -> dict[str, Any]:
         return {quantity: float(value)}
     bounds = {"seconds_low": "stats_ci_99_a", "seconds_high": "stats_ci_99_b", "seconds_q25": "stats_q_25"}
     bounds["seconds_q75"] = "stats_q_75"
-    samples = _at(entry.get("samples"), at) or []
+    samples = list(filter(_is_number, _at(entry.get("samples"), at) or []))
     found = {column: _at(entry.get(name), at) for column, name in bounds.items()}
     finite = {column: float(found_) for column, found_ in found.items() if found_ is not None and math.isfinite(found_)}
     whole = {"status": "ok", "reason": "", "seconds": float(value), "samples": samples, "n": len(samples)}

@@ -36,11 +36,11 @@ addPage("correctness", {
         make("p", {}, make("strong", {}, errorsInShort(cells)), " ", errorsInWords(cells, chosen)),
         make("ul", {}, ...[driftInWords(stacks), contractsInWords(kit.contracts), killsInWords(kit), rightInWords(kit.right)]
           .filter(Boolean).map((sentence) => make("li", {}, sentence)))),
-      chapter("errors", "Error, as a share of what is allowed", errorTable(judgedCells(shown), chosen)),
-      chapter("drift", "Drift with depth", driftOf(stacks, kit)),
-      chapter("contracts", "Contracts: masked rows, determinism and the rest", contractTables(kit.contracts, chosen)),
-      chapter("kills", "What the checker rejects", killTable(kit[chosen.kills === "modules" ? "modules" : "kernels"], chosen)),
-      chapter("right", "What the checker does not reject", rightTable(kit.right)),
+      chapter("correctness-errors", "Error, as a share of what is allowed", errorTable(judgedCells(shown), chosen)),
+      chapter("correctness-drift", "Drift with depth", driftOf(stacks, kit)),
+      chapter("correctness-contracts", "Contracts: masked rows, determinism and the rest", contractTables(kit.contracts, chosen)),
+      chapter("correctness-kills", "What the checker rejects", killTable(kit[chosen.kills === "modules" ? "modules" : "kernels"], chosen)),
+      chapter("correctness-right", "What the checker does not reject", rightTable(kit.right)),
     ];
   },
 });
@@ -56,9 +56,8 @@ function present(labels, cells, key) {
   return Object.fromEntries(Object.entries(labels).filter(([name]) => there.has(name)));
 }
 
-/** A part of the page under a heading of its own. @param {string} name @param {string} title @param {Drawn} content */
-function chapter(name, title, content) {
-  const id = `correctness-${name}`;
+/** A part of a page under a heading of its own. @param {string} id @param {string} title @param {Drawn} content */
+function chapter(id, title, content) {
   return make("section", { id, "aria-labelledby": `${id}-title` }, make("h3", { id: `${id}-title`, class: "chapter" }, title), ...content);
 }
 
