@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dashboard.pages import correctness, scaling, where
+from dashboard.pages import compare, correctness, history, scaling, where
 from dashboard.pages.record import Record
 
-PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (scaling.files, where.files, correctness.files)
+PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (
+    where.files,
+    scaling.files,
+    history.files,
+    compare.files,
+    correctness.files,
+)
 
 __all__ = ["PAGES", "Record"]
