@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dashboard.pages import compare, correctness, history, scaling, where
+from dashboard.pages import compare, correctness, history, scaling, trust, where
 from dashboard.pages.record import Record
 
 PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (
@@ -18,6 +18,7 @@ PAGES: tuple[Callable[[Record], dict[str, Any]], ...] = (
     history.files,
     compare.files,
     correctness.files,
+    trust.files,
 )
 
 __all__ = ["PAGES", "Record"]
