@@ -212,7 +212,7 @@ def test_shares_are_those_of_the_dataframe(
         for least, share in zip(times, shares, strict=True):
             expected = (eager / table[name] >= least).sum() / len(table)
             assert share.replace("\u00a0", " ") == f"{100 * expected:.0f} %", (name, least)
-    assert f"of the {len(table)} problems" in page.locator("[aria-labelledby=where-shares]").inner_text()
+    assert f"of the {len(table)} problems measured" in page.locator("[aria-labelledby=where-shares]").inner_text()
 
 
 def test_every_choice_changes_what_the_page_says_and_stands_in_the_address(watched: Watched, site: str) -> None:

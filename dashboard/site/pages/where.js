@@ -38,7 +38,7 @@ addPage("where", {
     return [
       make("p", {}, "Over all maps: ", make("strong", {}, winsWords(tiles))),
       make("p", {}, make("strong", {}, `${countOf(tiles, "measured")} of ${tiles.length} tiles are measured, ${countOf(tiles, "predicted")} predicted. `),
-        "The benchmarks vary one size at a time. What other combinations take follows from those series, as far as the effects of two sizes multiply: such a tile is dotted, paler, and says “predicted”."),
+        countOf(tiles, "predicted") === 0 ? "" : "The benchmarks vary one size at a time. What other combinations take follows from those series, as far as the effects of two sizes multiply: such a tile is dotted, paler, and says “predicted”."),
       whereLegend(chosen, limit),
       ...maps.filter((map) => map.tiles.length).map((map) => mapSection(map, colours, chosen)),
       make("section", { "aria-labelledby": "where-shares" }, ...sharesSection(shares, chosen.by, allowed, file.shares)),
@@ -131,8 +131,8 @@ function winsWords(tiles) {
   if (won.length === 0) return "Nobody wins here.";
   const tied = won.filter((tile) => tile.level.length);
   const names = (/** @type {Tile} */ { first, level }) => namesTogether([first, ...level].map((entry) => shorten(entry?.backend ?? "", 40)).sort());
-  const ties = distinct(tied, names);
-  const tie = ties.length === 1 ? `: ${ties[0]}` : "";
+  const [often, next] = [...groupBy(tied, names)].sort((a, b) => b[1].length - a[1].length);
+  const tie = often ? `: ${next ? "mostly " : ""}${often[0]}` : "";
   if (tied.length === won.length) return `${won.length === 1 ? "The one tile is" : `All ${won.length} tiles are`} level${tie}.`;
   const clear = [...groupBy(won.filter((tile) => !tile.level.length), names)].sort((a, b) => b[1].length - a[1].length);
   const parts = clear.map(([name, own]) => `${name} wins on ${own.length}`);

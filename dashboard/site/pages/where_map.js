@@ -105,7 +105,7 @@ function behindTile(tile, rules, link) {
         make("th", { scope: "row" }, make("bdi", {}, ...breakable(shorten(entry.backend, 60)))),
         make("td", {}, entry.cell && entry.seconds?.kind === "measured" ? detailsButton(entry.cell, estimateWords(entry.seconds, "s")) : estimateWords(entry.seconds, "s")),
         make("td", {}, estimateWords(entry.bytes, "B"))))))] : []),
-    ...(reasons.size ? [make("details", {}, make("summary", {}, `${tile.entries.length - running.length} backends without a number, and why`),
+    ...(reasons.size ? [make("details", {}, make("summary", {}, `Without a number, and why: ${tile.entries.length - running.length}`),
       ...[...reasons].map(([why, entries]) => make("p", { class: "left", dir: "auto" },
         make("b", {}, `${entries.map((entry) => shorten(entry.backend, 60)).join(", ")}: `), shorten(why, 240))))] : []),
     make("p", { class: "left" }, make("a", { href: link }, "All that was measured here")),

@@ -72,12 +72,13 @@ function sharesSection(shares, by, allowed, spec) {
   const title = make("h2", { id: "where-shares", tabindex: "-1" }, "On what share of the problems?");
   const ranked = rankedShares(shares);
   if (shares.problems === 0 || ranked.length === 0) return [title, make("p", {}, "No problem was measured with eager, so there is nothing to compare with.")];
+  const problems = shares.problems === 1 ? "the one problem measured" : `the ${shares.problems} problems measured`;
   const others = ranked.filter(([name]) => name !== "eager");
   const told = timesWorthTelling(others);
   const words = others.slice(0, 3).map(([name, ratios]) => make("li", {}, make("bdi", {}, shorten(name, 60)),
-    ` is ${timesWords(by, told)} on `, make("b", {}, percent(shareAtLeast(ratios, told))), ` of the ${shares.problems} problems`,
+    ` is ${timesWords(by, told)} on `, make("b", {}, percent(shareAtLeast(ratios, told))), ` of ${problems}`,
     told > 1 ? `, and ${timesWords(by, 1)} on ${percent(shareAtLeast(ratios, 1))}.` : "."));
-  const caption = [make("b", {}, `Share of the ${shares.problems} measured problems `), make("span", { class: "quiet" },
+  const caption = [make("b", {}, `Share of ${problems}, `), make("span", { class: "quiet" },
     `on which a backend is at least so many times ${by === "memory" ? "as sparing of memory" : "as fast"} as eager${allowed}. Higher and farther right is better.`)];
   const values = shareValues(shares, ranked, by);
   return [
