@@ -19,6 +19,7 @@ import pandas as pd
 from dashboard import scaling
 from dashboard.detect import changes, robust_deviation
 from dashboard.history import VIEW, History
+from dashboard.naming import number
 from dashboard.rows import records
 
 SERIES = [*VIEW, "module", "series", "params", "direction"]
@@ -242,13 +243,14 @@ def _comings_and_goings(rows: Sequence[Row], commits: Mapping[Place, list[str]])
 
 
 def anchors(sweeps: pd.DataFrame) -> Anchors:
-    """The least seconds of each anchor in the sweeps of a commit."""
+    """The least seconds of each anchor in the sweeps of a commit; what is no time is passed over."""
     found: Anchors = {}
     for sweep in sweeps.to_dict("records"):
         if isinstance(sweep["anchors"], dict):
             least = found.setdefault((place(sweep), sweep["commit"]), {})
             for anchor, seconds in sweep["anchors"].items():
-                least[anchor] = min(seconds, least.get(anchor, seconds))
+                if (number(seconds) or 0) > 0:
+                    least[anchor] = min(seconds, least.get(anchor, seconds))
     return found
 
 

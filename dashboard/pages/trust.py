@@ -19,7 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import charts
+from dashboard import alarms, charts
+from dashboard.alarms import Anchors
 from dashboard.history import VIEW
 from dashboard.naming import number
 from dashboard.pages.record import Record
@@ -39,6 +40,7 @@ def files(record: Record) -> dict[str, Any]:
     """The overview, and a file a commit."""
     found: dict[str, Any] = {}
     cells, sweeps = record.history.cells, record.history.sweeps
+    of_anchors = alarms.anchors(sweeps)
     views = []
     for at, ((machine, env, threads), own) in enumerate(cells.groupby(VIEW, sort=False, dropna=False)):
         swept = sweeps[(sweeps["machine"] == machine) & (sweeps["env"] == env)]
@@ -51,7 +53,7 @@ def files(record: Record) -> dict[str, Any]:
             found[name] = _commit(record.texts, of_commit, scatter) | {"sweeps": _sweeps(described)}
             kept.append({"hash": commit, "dirty": dirty, "file": name})
         about = {"machine": machine, "env": env, "threads": number(threads)}
-        views.append(about | {"files": kept, "anchors": _anchors(own, swept)})
+        views.append(about | {"files": kept, "anchors": _anchors(own, of_anchors)})
     names = sorted(cells["backend"].unique())
     drawn = {"noise": charts.with_scales(noise(), names), "samples": samples(), "anchors": anchors()}
     return {"trust": {"schema": 1, "kept": KEPT, "views": views, "charts": drawn}, **found}
@@ -113,17 +115,13 @@ def _sweeps(swept: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _anchors(own: pd.DataFrame, swept: pd.DataFrame) -> list[tuple[str, dict[str, float]]]:
+def _anchors(own: pd.DataFrame, of: Anchors) -> list[tuple[str, dict[str, float]]]:
     """The least seconds of every anchor of a commit, oldest commit first; commits without any are left out."""
-    least: dict[str, dict[str, float]] = {}
-    for sweep in records(swept[~swept["dirty"].astype(bool)], ("commit", "anchors")):
-        anchors = sweep["anchors"] if isinstance(sweep["anchors"], dict) else {}
-        for name, seconds in anchors.items():
-            if number(seconds) is not None and seconds > 0:
-                of_commit = least.setdefault(sweep["commit"], {})
-                of_commit[name] = min(of_commit.get(name, math.inf), _five_digits(seconds))
-    order = own.loc[~own["dirty"], "commit"].drop_duplicates()
-    return [(commit, least[commit]) for commit in order if commit in least]
+    commits = own[["machine", "env", "commit"]].drop_duplicates().itertuples(index=False)
+    known = [(commit, of.get(((machine, env), commit), {})) for machine, env, commit in commits]
+    return [
+        (commit, {name: _five_digits(value) for name, value in seconds.items()}) for commit, seconds in known if seconds
+    ]
 
 
 def _five_digits(seconds: float) -> float:

@@ -56,7 +56,7 @@ def samples() -> Spec:
         "field": "order",
         "type": "quantitative",
         "title": "sample",
-        "scale": {"padding": 12},
+        "scale": {"zero": False, "nice": False, "padding": 12},
         "axis": {"tickMinStep": 1},
     }
     band = {

@@ -42,5 +42,5 @@ function sampleChart(cell, noise, { index }) {
     return [numbers];
   }
   const caption = [make("b", {}, "Samples in the order taken"), make("span", { class: "quiet" }, `: over their median, ${si(middle, "s")}. Band: the median’s interval. Dotted: where a round begins.`)];
-  return [make("div", {}, chart(structuredClone(index.charts.samples), values, caption, 460), numbers)];
+  return [make("div", { class: "sampled" }, chart(structuredClone(index.charts.samples), values, caption, 460), numbers)];
 }

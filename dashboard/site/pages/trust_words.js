@@ -51,10 +51,15 @@ function stateInWords(timed) {
   const parts = [
     load && `a load average of ${between(load, (value) => value.toFixed(1))}`,
     mhz && `a clock of ${between(mhz, (value) => `${Math.round(value).toLocaleString("en")}${SPACE}MHz`)}`,
-    steal && `at most ${fine(steal[1])} of the CPUs’ time taken by the hypervisor`,
-    others && `at most ${fine(others[1])} by other processes`,
+    steal && `${upTo(steal[1])} of the CPUs’ time taken by the hypervisor`,
+    others && `${upTo(others[1])} of it by other processes`,
   ].filter(Boolean);
   return parts.length ? `The machine, before and after each problem: ${parts.join(", ")}.` : "";
+}
+
+/** @param {number} share */
+function upTo(share) {
+  return share === 0 ? "nothing" : `at most ${fine(share)}`;
 }
 
 /** @param {Swept[]} sweeps */
