@@ -8,6 +8,7 @@ machine's state. A line that does not keep to the types goes through Python's ``
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ SWEEP_COLUMNS = (
 DONE = ("wall_seconds", "timed_seconds", "discarded_rounds")  # what the end of a sweep adds to it
 TORN = "measure that cell again, or delete the line; every other line is read"
 RESUME = "run the sweep again: it measures only what is missing"
+COMPILED = re.compile(r"## Call CompiledFxGraph \w+ ##")
+"""How older records call a compiled graph: by a hash that changes with every detail of it."""
 CELL = ("module", "series", "params", "direction")
 Row = dict[str, Any]
 
@@ -122,7 +125,7 @@ class Journals:
         self._problem = Once(self._add_problem)
         self._dict = Once(lambda text: _said(text) or {})
         self._numbers = Once(lambda text: tuple(int(number) for number in _said(text) or ()))
-        self._names = Once(lambda text: [_text(name) for name in _said(text) or []])
+        self._names = Once(lambda text: [COMPILED.sub("CompiledFxGraph", _text(name)) for name in _said(text) or []])
 
     def read(self, path: Path, findings: Findings) -> None:
         """Add what the journal at ``path`` holds; what cannot be read goes to ``findings``."""

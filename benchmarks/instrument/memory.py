@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KERNELS = 8
+COMPILED = re.compile(r"## Call CompiledFxGraph \w+ ##")
 
 
 def measured(call: Call, cotangent: Tensor) -> tuple[int, list[str]]:
@@ -59,10 +61,10 @@ def highest(changes: Any) -> int:
 
 
 def longest(averages: Any, cuda: bool) -> list[str]:
-    """Names of the operators (CPU) or kernels (CUDA) that took the most time."""
+    """Names of the operators (CPU) or kernels (CUDA) that took the most time; of compiled graphs without their hash."""
     device, name = ("CUDA", "self_device_time_total") if cuda else ("CPU", "self_cpu_time_total")
     rows = [(getattr(row, name), row.key) for row in averages if row.device_type.name == device and row.key[0] != "["]
-    return [key for time, key in sorted(rows, reverse=True)[:KERNELS] if time > 0]
+    return [COMPILED.sub("CompiledFxGraph", key) for time, key in sorted(rows, reverse=True)[:KERNELS] if time > 0]
 
 
 def predicted(problem: Problem, backend: Any, direction: str, device: str) -> int | None:

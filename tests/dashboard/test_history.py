@@ -294,3 +294,10 @@ def test_a_broken_list_of_benchmarks_is_named(asv_project: Any, tmp_path: Path) 
     read = history.load(results)
     assert read.cells.empty
     assert "benchmarks.json" in str(read.findings[0])
+
+
+def test_a_compiled_graph_is_the_same_kernel_whatever_its_hash(journal: Path) -> None:
+    hashed = ["## Call CompiledFxGraph f6l3ktbxbln75rh67lrrbgg22e6ikg5j2 ##", "aten::mul"]
+    change(journal, lambda record: record | {"kernels": hashed} if record["record"] == "cell" else record)
+    kernels = history.load(journal.parents[2]).cells["kernels"]
+    assert all(names == ["CompiledFxGraph", "aten::mul"] for names in kernels)
