@@ -271,7 +271,7 @@ def _line(record: Row) -> Line:
     known |= {name: _text(record.get(name)) for name in ("time", "reason")}
     known |= {name: _raw(record.get(name)) for name in ("errors", "kernels", "disturbances", "state")}
     known |= {name: number(record.get(name)) for name in ("compile_seconds", "bytes", "predicted_bytes", "error")}
-    known |= {"seconds": Seconds(samples, *(_raw(seconds.get(name)) for name in ("rounds", "processes")))}
+    known |= {"seconds": Seconds(samples, _raw(seconds.get("rounds")), _raw(seconds.get("processes")))}
     known |= {"disturbed": bool(record.get("disturbed"))}
     return Line(**known)
 
