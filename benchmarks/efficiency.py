@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 TARGET = 0.7
 """What timed calls should take at full effort."""
 WORDS = {
-    "hello": "starting workers, the rate of a matrix product",
+    "hello": "starting workers",
+    "rates": "the rate of a matrix product",
     "anchor": "anchors",
     "ask": "asking what can be done, predicting memory",
     "prove": "proving right, measuring memory",
     "warm": "warming up",
-    "time": "around the timed calls",
+    "time": "around the timed calls, and discarded ones",
     "rest": "giving memory back",
     "forget": "freeing a problem",
 }
@@ -43,17 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Measure an operation's cells with this tree's ``impls``, and tell what took how long; 0. No number is kept."""
+    """Measure an operation's cells with this tree's ``impls``, and tell what took how long; 0. No number is kept.
+
+    Which cells, the variables of ``instrument.effort`` say, as for a sweep.
+    """
     from rich.console import Console
 
-    environ = os.environ | {"PYTHONPATH": str(origin.ROOT)}
+    environ, selection = os.environ | {"PYTHONPATH": str(origin.ROOT)}, Selection.from_environment()
     with tempfile.TemporaryDirectory(prefix="axialbench-") as folder:
         here = Origin("", "", "", "none", None, {}, "efficiency", Path(folder))
         for module in axes.MODULES:
             cells = [cell for series in series_of(module) for cell in series.cells()]
-            chosen = [cell for cell in cells if given.op in (cell.module, cell.problem.operation)]
-            if chosen:
-                Sweep(module, here, EFFORTS[given.effort], environ).measure(chosen, Selection())
+            ours = [cell for cell in cells if given.op in (cell.module, cell.problem.operation)]
+            if chosen := [cell for cell in ours if selection.has(cell)]:
+                Sweep(module, here, EFFORTS[given.effort], environ).measure(chosen, selection)
         done = [record for record in journal.read(here.journal) if record["record"] == "done"]
     console = Console()
     console.print(table(spent(done), f"{given.op}, {given.effort} effort"))

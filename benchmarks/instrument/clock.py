@@ -95,11 +95,14 @@ def quiet() -> Iterator[None]:
         gc.enable()
 
 
-def warm_up(clock: Clock, call: Callable[[], Any], most: float) -> float:
-    """Call until the medians of two blocks agree, or for ``most`` seconds; the last median, in seconds a call."""
+def warm_up(clock: Clock, call: Callable[[], Any], most: float, last: float | None = None) -> float:
+    """Call until the medians of two blocks agree, or for ``most`` seconds; the last median, in seconds a call.
+
+    ``last`` is the seconds of a call before these, in another process perhaps: it stands for a block.
+    """
     with quiet():
         started = time.perf_counter()
-        last = clock.sample(call, 1).seconds[0]
+        last = last or clock.sample(call, 1).seconds[0]
         n = max(1, min(10, int(most / 8 / max(last, 1e-6))))
         while time.perf_counter() - started < most:
             median = statistics.median(clock.sample(call, n).seconds)

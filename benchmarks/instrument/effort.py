@@ -64,7 +64,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort("quick", 2, 2, 0.2, 10, 1.0, 0.15, 1, 2**21, 1, 75.0),
-    "full": Effort("full", 3, 3, 3.0, 10, 20.0, 2.0, 3, 2**24, 3, 1200.0, retries=3),
+    "full": Effort("full", 3, 4, 4.5, 20, 20.0, 2.0, 2, 2**24, 3, 1800.0, retries=4),
 }
 
 

@@ -6,6 +6,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,7 +76,11 @@ class Sweep:
             findings = self.take_up(merge(cells))
             work = {finding.cell.key: self.work(finding) for finding in findings}
             self.progress = Progress(self.module, work, self.effort.module_seconds)
-            for group in by_problem(findings):
+            for finding in findings:
+                if reason := left_out(finding.cell, self.effort):
+                    finding.end("not_run", reason)
+            self.finish(finding for finding in findings if finding.status)
+            for group in by_problem(finding for finding in findings if not finding.status):
                 self.measure_group(group)
             journal.append(self.origin.journal, {
                 "record": "done", "sweep": self.id, "finished": now().isoformat(timespec="seconds"),
@@ -93,7 +98,7 @@ class Sweep:
         env_dir, found = self.origin.env_dir, said.pop("impls")
         if env_dir is not None and not is_under(found, str(env_dir)):
             raise WrongImplsError(f"the workers import {found}, which does not lie in asv's environment {env_dir}")
-        self.device, self.forecast = said["device"], Forecast(said.pop("rates"))
+        self.device, self.forecast = said["device"], Forecast(self.pool.ask(0, {"do": "rates"}, self.effort.patience))
         free = said.pop("free_bytes")
         if self.device == "cuda":
             self.limit = memory_limit(self.environ, free)
@@ -155,8 +160,7 @@ class Sweep:
         for step in (self.ask, self.prove):
             for finding in group:
                 step(finding)
-                if finding.status not in OPEN:
-                    self.finish(finding)
+            self.finish(finding for finding in group if finding.status not in OPEN)
             group = [finding for finding in group if finding.status in OPEN]
         if not group:
             return
@@ -164,15 +168,14 @@ class Sweep:
             self.turns.take(group, self.device)
             for finding in group:
                 self.forecast.learn(finding)
-        for finding in group:
-            self.finish(finding)
+        self.finish(group)
         for process in range(len(self.pool)):
             self.pool.tidy(process, "forget", self.effort.patience)
 
     def ask(self, finding: Finding) -> None:
         """Find out, without running it, whether the cell can be measured."""
         cell = finding.cell
-        if reason := left_out(cell, self.effort) or self.late():
+        if reason := self.late():
             return finding.end("not_run", reason)
         try:
             said = self.pool.ask(0, {"do": "ask", **finding.order}, self.effort.patience)
@@ -219,12 +222,14 @@ class Sweep:
             finding.disturbances.append(f"memory differed between calls: {', '.join(map(str, said['bytes']))} bytes")
         return finding.judge()
 
-    def finish(self, finding: Finding) -> None:
-        """Write it down, at once, and go on."""
-        records = list(finding.records(self.id, self.device))
-        journal.append(self.origin.journal, *records)
-        self.readings |= {cell.place: reading(records[0]) for cell in finding.cells}
-        self.progress.step(finding.cell.key)
+    def finish(self, findings: Iterable[Finding]) -> None:
+        """Write them down, at once, and go on."""
+        records = [(finding, list(finding.records(self.id, self.device))) for finding in findings]
+        if records:
+            journal.append(self.origin.journal, *(record for _, lines in records for record in lines))
+        for finding, lines in records:
+            self.readings |= {cell.place: reading(lines[0]) for cell in finding.cells}
+            self.progress.step(finding.cell.key)
 
     def patience(self, finding: Finding, calls: int) -> float:
         """Seconds to wait for ``calls`` calls before a worker counts as hung."""

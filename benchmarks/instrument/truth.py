@@ -151,15 +151,18 @@ def answer(problem: Problem, inputs: Inputs, chosen: Sample, cotangent: Tensor, 
 
 
 def core_floor(problem: Problem, inputs: Inputs, chosen: Sample) -> Outputs:
-    """M for o, dq, dk, dv and dbias: the sums that define them, over absolute values, times each row's condition."""
+    """M for o, dq, dk, dv and dbias: the sums that define them, over absolute values, times each row's condition.
+
+    In float32: a yardstick need not be exact.
+    """
     import torch
 
     with torch.no_grad():
-        given = {name: chosen.of(name, x.detach(), problem).double() for name, x in inputs.arguments.items()}
+        given = {name: chosen.of(name, x.detach(), problem).float() for name, x in inputs.arguments.items()}
         bias = given.get("bias")
         P = exact.weights(given["q"], given["k"], bias, None)
         q, k, v, do = (
-            x.abs() for x in (given["q"], given["k"], given["v"], chosen.of("o", inputs.cotangent, problem).double())
+            x.abs() for x in (given["q"], given["k"], given["v"], chosen.of("o", inputs.cotangent, problem).float())
         )
         scale = 1 / math.sqrt(problem.c)
         logits = scale * q @ k.transpose(-1, -2)

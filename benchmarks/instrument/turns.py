@@ -69,8 +69,8 @@ class Turns:
     def take(self, findings: list[Finding], device: str) -> None:
         """Time ``findings`` in rounds: each in the next process, all cells in every round, in random order.
 
-        A disturbed round is taken again, as often as the effort allows for a problem. Then it counts, and marks its
-        cells.
+        A disturbed round is taken again, as often as the effort allows for a problem, and no more if that is disturbed
+        too: what lasts is not waited for. Then it counts, and marks its cells.
         """
         kept: list[Round] = []
         retries = self.effort.retries
@@ -81,8 +81,9 @@ class Turns:
             taken = self.round(findings, number, device)
             while taken.disturbances and retries:
                 taken.discard()
-                retries, self.discarded = retries - 1, self.discarded + 1
+                self.discarded += 1
                 taken = self.round(findings, number, device)
+                retries = 0 if taken.disturbances else retries - 1
             taken.keep()
             kept.append(taken)
             self.timed += taken.timed
@@ -104,7 +105,7 @@ class Turns:
         share = self.effort.seconds / self.effort.processes / self.effort.rounds
         answers = []
         for finding in self.due(findings, process):
-            n = max(1, min(self.effort.samples, int(share / max(finding.call_seconds, 1e-9))))
+            n = max(1, min(self.effort.samples, round(share / max(finding.call_seconds, 1e-9))))
             if said := self.ask(finding, process, {"do": "time", "n": n}, calls=10 * n):
                 answers.append((finding, said))
         return Round(number, process, answers, (before, machine.state(self.pool.pids, device)))
@@ -113,7 +114,9 @@ class Turns:
         """Warm a cell up in a process that has not run it yet."""
         if (finding.cell.key, self.pool.workers[process].pid) in self.warm:
             return
-        if said := self.ask(finding, process, {"do": "warm", "most": self.effort.warm_up}, calls=10):
+        known = finding.call_seconds or (0.0 if finding.compiles else finding.first_seconds)
+        order = {"do": "warm", "most": self.effort.warm_up, "last": known or None}
+        if said := self.ask(finding, process, order, calls=10):
             self.warm.add((finding.cell.key, self.pool.workers[process].pid))
             finding.call_seconds = said["seconds"]
             if finding.compiles and process == 0:

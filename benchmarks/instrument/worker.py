@@ -57,13 +57,11 @@ class Worker:
         self.forget()
 
     def hello(self) -> dict[str, Any]:
-        """What runs here and on which CPUs, where ``impls`` comes from, and a matrix product's rate by dtype."""
+        """What runs here and on which CPUs: versions, the device, where ``impls`` comes from."""
         from benchmarks.instrument import affinity, machine
 
-        return {
-            **machine.software(), "device": self.device, "cpus": affinity.allowed(), **machine.hardware(self.device),
-            "rates": self.rates(),
-        }  # fmt: skip
+        here = {"device": self.device, "cpus": affinity.allowed()}
+        return machine.software() | here | machine.hardware(self.device)
 
     def rates(self) -> dict[str, float]:
         """Multiplications and additions a second in a matrix product of each dtype."""
@@ -169,11 +167,11 @@ class Worker:
             "first": first,
         }
 
-    def warm(self, problem: Problem, backend: str, direction: str, most: float) -> dict[str, Any]:
-        """Warm up; the seconds of a call."""
+    def warm(self, problem: Problem, backend: str, direction: str, most: float, last: float | None) -> dict[str, Any]:
+        """Warm up; the seconds of a call. ``last`` is what is known of them."""
         from benchmarks.instrument import clock
 
-        return {"seconds": clock.warm_up(self.clock, self.to_time(problem, backend, direction), most)}
+        return {"seconds": clock.warm_up(self.clock, self.to_time(problem, backend, direction), most, last)}
 
     def time(self, problem: Problem, backend: str, direction: str, n: int) -> dict[str, Any]:
         """``n`` timed calls."""

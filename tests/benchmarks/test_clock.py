@@ -34,6 +34,14 @@ def test_warm_up_ends_when_two_blocks_agree():
     assert scripted.asked == [1, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(("known", "times", "blocks"), [(1.9, [2.0, 2.0, 2.0, 77.0], 1), (2.0, [5.0] * 6 + [77.0], 2)])
+def test_what_another_process_took_stands_for_a_block(known, times, blocks):
+    """Of three calls, an eighth of the time for warming up."""
+    scripted = Scripted(list(times))
+    assert clock.warm_up(scripted, lambda: None, most=50.0, last=known) == times[0]
+    assert scripted.asked == [3] * blocks
+
+
 def test_warm_up_takes_quick_calls_in_blocks():
     scripted = Scripted([1e-3])
     clock.warm_up(scripted, lambda: None, most=1.0)

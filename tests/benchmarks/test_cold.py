@@ -94,7 +94,7 @@ def test_calls_go_round() -> None:
 def test_a_cold_sweep_times_copies_and_counts_the_bytes_of_one(sweep_over, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("AXIALBENCH_INPUTS", "cold")
     problem = replace(TINY, R=64, S=16)  # half a megabyte: a few hundred copies
-    sweep = sweep_over(tmp_path, ALONE)
+    sweep = sweep_over(tmp_path, replace(ALONE, patience=60.0))
     sweep.measure([cell("eager", problem=problem)], Selection())
     began, found, _ = journal.read(sweep.origin.journal)
     assert began["inputs"] == "cold"
