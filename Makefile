@@ -11,7 +11,7 @@ KERNELS := .venv/.kernels
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench-self compare-commits help setup bench site test fuzz lint types compare figures gpu-check contracts clean
+.PHONY: bench-self compare-commits help setup bench site demo test fuzz lint types compare figures gpu-check contracts clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make compare-commits BASE=main HEAD=.   two revisions measured against each other in pairs; fails on slower"
 	@echo "make bench-self   where the time of our own measuring goes (EFFICIENCY_ARGS='--effort full --op triangle')"
 	@echo "make site     rebuild the site from results/ without measuring"
+	@echo "make demo     a sample site in site-demo/: what was measured here, and a generated history of COMMITS=1000"
 	@echo "make lint     ruff;  make types  mypy;  make clean  remove what the others made, results aside"
 
 setup: $(READY)
@@ -53,6 +54,13 @@ bench: $(READY)
 
 site: $(READY)
 	$(BIN)/python -m dashboard build
+
+# Generated journals of 560 series lie in .demo while the site is built of them and of what was measured.
+COMMITS ?= 1000
+demo: $(READY)
+	$(BIN)/python -m dashboard.demo .demo --commits $(COMMITS) --dtype float32 --beside results
+	$(BIN)/python -m dashboard build --no-asv --results .demo --out site-demo
+	@rm -rf .demo
 
 test: $(READY) $(KERNELS)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -94,4 +102,4 @@ with_npx = if command -v npx >/dev/null; then npx --yes --package $(1) $(2); \
 	else echo "The site's JavaScript was not checked: npx is missing"; fi
 
 clean:
-	rm -rf .venv .asv site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv .asv .demo site site-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -3,6 +3,8 @@
 Nothing here was measured. Times follow a simple model (work over a rate, plus a start-up), with noise of a known size.
 
     python -m dashboard.demo DIR --commits 2000 --module msa_row --module template
+
+``make demo`` builds a site of 1,000 such commits, in which PLANTED happens, and of what was measured.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import json
 import math
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,8 +21,8 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-ENV = "virtualenv-py3.11-torch2.13.0"
-START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+ENV, NEXT_ENV = "virtualenv-py3.11-torch2.13.0", "virtualenv-py3.11-torch2.14.0"
+START, APART = datetime(2026, 1, 5, 9, tzinfo=UTC), timedelta(hours=6)
 ROUNDS, PER_ROUND = 4, 5
 
 
@@ -62,13 +65,16 @@ OPERATION = {"template": "template_pointwise", "depth": "evoformer"}
 class Commit:
     """One made-up commit: what it multiplies, from then on, of the backends it names.
 
-    ``machine`` multiplies every time, the anchors' included: the environment's doing.
+    ``machine`` multiplies every time, the anchors' included: the environment's doing. ``kernels`` names the kernel that
+    takes longest, ``fails`` says why a backend crashes ("": no longer).
     """
 
     subject: str
     slower: dict[str, float] = field(default_factory=dict)
     heavier: dict[str, float] = field(default_factory=dict)
     rougher: dict[str, float] = field(default_factory=dict)
+    kernels: dict[str, str] = field(default_factory=dict)
+    fails: dict[str, str] = field(default_factory=dict)
     machine: float = 1.0
 
 
@@ -79,6 +85,8 @@ class Level:
     time: float = 1.0
     memory: float = 1.0
     error: float = 1.0
+    kernel: str = "aten::bmm"
+    failure: str = ""
 
 
 def write(
@@ -91,10 +99,11 @@ def write(
     seed: int = 0,
     memory_limit: int = 20_000_000_000,
     env: str = ENV,
+    first: int = 0,
 ) -> list[Path]:
     """Write one journal for each commit under ``results/<machine>/journal`` and return their paths.
 
-    ``env`` ends in its torch's version.
+    ``env`` ends in its torch's version. Of commits before number ``first`` nothing is written.
     """
     rng = random.Random(seed)
     levels = {name: Level() for name in BACKENDS}
@@ -106,10 +115,14 @@ def write(
             level.time *= commit.slower.get(name, 1.0) * commit.machine
             level.memory *= commit.heavier.get(name, 1.0)
             level.error *= commit.rougher.get(name, 1.0)
+            level.kernel = commit.kernels.get(name, level.kernel)
+            level.failure = commit.fails.get(name, level.failure)
+        if index < first:
+            continue
         hash_ = sha1(f"{seed} {index} {commit.subject}".encode()).hexdigest()
         path = results / machine / "journal" / f"{hash_[:8]}-{env}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        when = START + timedelta(days=index)
+        when = START + index * APART
         with path.open("w", encoding="utf-8") as file:
             for module in modules:
                 sweep = _sweep(module, hash_, commit, machine, when, memory_limit, env)
@@ -232,6 +245,8 @@ def _outcome(
 ) -> dict[str, Any]:
     if model.unsupported:
         return _empty("unsupported", model.unsupported)
+    if level.failure:
+        return _empty("crashed", level.failure)
     if problem["level"] == "stack":
         return _drift(random.Random(f"{problem} {model}"))
     training, scores = direction == "training", problem["scores"]
@@ -272,7 +287,7 @@ def _outcome(
         "predicted_bytes": bytes_,
         "error": max(tensor.pop("share") for tensor in errors.values()),
         "errors": errors,
-        "kernels": ["aten::bmm", "aten::_softmax"],
+        "kernels": [level.kernel, "aten::_softmax"],
         "state": {"before": state, "after": state},
     }
 
@@ -307,15 +322,44 @@ COMMITS = (
 )
 
 
+PLANTED: dict[float, Commit] = {
+    0.10: Commit("generated: chunked looks at one key block at a time", {"chunked": 1.3}),
+    0.16: Commit("generated: chunked's block is as large as the cache again", {"chunked": 1 / 1.3}),
+    0.25: Commit("generated: sdpa_math keeps a copy of the bias", heavier={"sdpa_math": 1.5}),
+    0.33: Commit("generated: compiled keeps its cache", {"compiled": 0.85}),
+    0.42: Commit("generated: nothing here, but the machine was moved", machine=1.15),
+    0.52: Commit("generated: sdpa_math rounds its scores", rougher={"sdpa_math": 5}),
+    0.60: Commit("generated: flex calls another kernel", {"flex": 1.06}, kernels={"flex": "aten::baddbmm"}),
+    0.68: Commit("generated: compiled meets a compiler that fails", fails={"compiled": "the compiler failed"}),
+    0.70: Commit("generated: compiled again", fails={"compiled": ""}),
+    0.78: Commit("generated: sdpa_math keeps no copy of the bias", heavier={"sdpa_math": 1 / 1.5}),
+    0.88: Commit("generated: eager adds the bias twice", {"eager": 1.12}),
+    0.97: Commit("generated: chunked checks its input", {"chunked": 1.2}),
+}
+"""What happens, and after which share of a history."""
+
+
+def history(count: int) -> list[Commit]:
+    """``count`` commits in which PLANTED happens."""
+    planted = {int(share * count): commit for share, commit in PLANTED.items()}
+    return [planted.get(n, Commit(f"generated: commit {n}")) for n in range(count)]
+
+
 def main() -> None:
     """Write a long history."""
     parser = argparse.ArgumentParser(prog="python -m dashboard.demo", description="Write a generated history.")
     parser.add_argument("results", type=Path, help="the folder that it goes to")
-    parser.add_argument("--commits", type=int, default=len(COMMITS), help=f"(default: {len(COMMITS)})")
+    parser.add_argument("--commits", type=int, default=100, help="(default: 100)")
     parser.add_argument("--module", action="append", choices=list(SERIES), help="may be repeated (default: all)")
+    parser.add_argument("--dtype", action="append", help="may be repeated (default: float32, bfloat16)")
+    parser.add_argument("--beside", type=Path, metavar="DIR", help="results that were measured, to be copied there")
     given = parser.parse_args()
-    later = [Commit(f"generated: commit {n}") for n in range(len(COMMITS), given.commits)]
-    write(given.results, [*COMMITS[: given.commits], *later], modules=given.module or tuple(SERIES))
+    if given.beside:
+        shutil.copytree(given.beside, given.results, dirs_exist_ok=True)
+    commits, modules = history(given.commits), given.module or tuple(SERIES)
+    dtypes = given.dtype or ("float32", "bfloat16")
+    write(given.results, commits, dtypes=dtypes, modules=modules)
+    write(given.results, commits, dtypes=dtypes, modules=modules, env=NEXT_ENV, first=len(commits) - 1)
 
 
 if __name__ == "__main__":

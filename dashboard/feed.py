@@ -18,7 +18,8 @@ ATOM = "http://www.w3.org/2005/Atom"
 
 def write(events: Sequence[Event], cells: pd.DataFrame, out: Path) -> Path:
     """``out/feed.xml``: an entry for every event that the site lists, newest first; ``cells`` are the history's."""
-    dates = dict(zip(cells["commit"], cells["commit_date"], strict=True))
+    known = cells[["commit", "commit_date"]].drop_duplicates("commit", keep="last")
+    dates = dict(zip(known["commit"], known["commit_date"], strict=True))
     ElementTree.register_namespace("", ATOM)
     feed = ElementTree.Element(f"{{{ATOM}}}feed")
     updated = max((_iso(dates[event.commit]) for event in events), default=UNKNOWN)

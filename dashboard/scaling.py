@@ -99,8 +99,9 @@ def over_commits(cells: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataF
             continue
         for quantity in ("seconds", "bytes"):
             known = series[series[quantity] > 0].drop_duplicates(["commit", axis], keep="last")
-            commits, places = list(dict.fromkeys(known["commit"])), known.pivot(index="commit", columns=axis)
-            ordered = places.reindex(commits)
+            read = [quantity, "seconds_low", "seconds_high"]
+            commits = list(dict.fromkeys(known["commit"]))
+            ordered = known.pivot(index="commit", columns=axis, values=read).reindex(commits)
             values = ordered[quantity].to_numpy()
             errors = np.zeros_like(values)
             if quantity == "seconds":

@@ -31,7 +31,7 @@ def ratios() -> Spec:
         "y": y,
         "yOffset": offset,
         "color": backend_colour(),
-        "opacity": {"condition": {"test": "datum.clear", "value": 1}, "value": 0.3},
+        "opacity": {"condition": {"test": "datum.clear", "value": 1}, "value": 0.2},
         "tooltip": {"field": "text"},
     }
     return chart(

@@ -5,7 +5,7 @@
  * @typedef {{file: string, machine: string, base: PairedSide, head: PairedSide, summary: string, environment: string[], outcomes: PairedOutcome[]}} PairedComparison
  * @typedef {{anchors: (Record<string, number> | null)[][], recorded: PairedComparison[], unread: string[], chart: any}} CompareFile
  * One cell at both commits. `ratio` is head's time over base's, `low` to `high` what both intervals leave room for, `clarity`
- * the distance from 1 in half widths of that (above 1 the intervals do not overlap); null if one of both has no time.
+ * the distance from 1 over that from the end nearer to 1 (above 1 the intervals of base and head do not overlap); null if one of both has no time.
  * @typedef {{base: Cell, head: Cell, ratio: number | null, low: number | null, high: number | null, clarity: number | null, changes: string[], paired: PairedOutcome | null}} ComparedCell
  * What is compared: two commits, each of a view.
  * @typedef {{baseView: View, base: Commit, head: Commit}} ComparedSides
@@ -84,7 +84,8 @@ function comparedCells({ base, head }, paired) {
 function ratioOf(base, head) {
   if (base.status !== "ok" || head.status !== "ok" || !base.seconds || !head.seconds) return { ratio: null, low: null, high: null, clarity: null };
   const [ratio, low, high] = [head.seconds / base.seconds, head.seconds_low / base.seconds_high, head.seconds_high / base.seconds_low];
-  return { ratio, low, high, clarity: Math.abs(Math.log(ratio)) / Math.max(Math.log(high / low) / 2, 1e-6) };
+  const towardsOne = ratio > 1 ? ratio / low : high / ratio;
+  return { ratio, low, high, clarity: Math.abs(Math.log(ratio)) / Math.max(Math.log(towardsOne), 1e-6) };
 }
 
 /** What changed without statistics, in words. @param {Cell} base @param {Cell} head */
@@ -186,7 +187,7 @@ function comparedTable(cells, chosen) {
   ];
   return make("div", {},
     dataTable({ caption: "Every cell, the clearest difference first (unpaired)", file: "compare", columns, rows, chosen }),
-    make("p", { class: "quiet" }, "Clarity: how far the ratio lies from 1, in half widths of its interval. Above 1 the intervals of base and head do not overlap."));
+    make("p", { class: "quiet" }, "Clarity: how far the ratio lies from 1, over how far it lies from that end of its interval which is nearer to 1. Above 1 the intervals of base and head do not overlap."));
 }
 
 /** @param {PairedOutcome} outcome */

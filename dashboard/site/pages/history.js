@@ -237,7 +237,7 @@ function historyTable(lines, rows, { view, chosen }, { noun, say }, url) {
   /** @type {Column<HistoryRow>[]} */
   const columns = [
     { name: "commit", title: "commit", value: ({ commit }) => commitId(commit), show: ({ at }) => commitLink(view, at) },
-    { name: "date", title: "date", value: ({ commit }) => commit.date, show: ({ commit }) => make("span", { title: commit.date }, commit.date.slice(0, 10)) },
+    { name: "date", title: "date", value: ({ commit }) => commit.date, show: ({ commit }) => make("span", { class: "day", title: commit.date }, commit.date.slice(0, 10)) },
     { name: "message", title: "message", value: ({ commit }) => commit.subject, show: ({ commit }) => {
       const text = make("bdi", {}, shorten(commit.subject, 120));
       return url && /^[0-9a-f]+$/.test(commit.hash) ? make("a", { href: url + commit.hash, rel: "noreferrer" }, text) : text;
