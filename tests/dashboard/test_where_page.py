@@ -175,21 +175,29 @@ def test_within_a_memory_what_needs_more_loses(watched: Watched, site: str) -> N
     assert re.search(r"needs about 2\d\.\d\sGB, inputs included; 16(\.0)?\sGB allowed", behind.inner_text())
 
 
-def test_too_few_sizes_predict_nothing(watched: Watched, site: str) -> None:
+def test_a_product_is_exact_for_power_laws_and_unsure_for_others(watched: Watched, site: str) -> None:
     page = watched.open(site)
-    points = "{S: [64, 128, 256].map((size) => ({size, value: size, low: size, high: size})), R: %s, T: [], N_head: []}"
-    one = "[{size: 256, value: 128, low: 128, high: 128}]"
-    two = "[{size: 256, value: 128, low: 128, high: 128}, {size: 64, value: 8, low: 8, high: 8}]"
-    centre = "{S: 128, R: 256, T: null, N_head: 8}"
+    centre = {"S": 128, "R": 256, "T": None, "N_head": 8}
 
-    def at(series: str, place: str) -> Any:
-        return page.evaluate(f"productAt({points % series}, {centre}, {place}, [12.7, 4.3, 3.2])")
+    def at(R: list[tuple[int, float]], **place: int) -> Any:
+        series = {"S": [(64, 64.0), (128, 128.0), (256, 256.0)], "R": R, "T": [], "N_head": []}
+        points = {axis: [{"size": x, "value": y, "low": y, "high": y} for x, y in own] for axis, own in series.items()}
+        return page.evaluate(
+            "([series, centre, place]) => productAt(series, centre, place, [12.7, 4.3, 3.2])",
+            [points, centre, centre | place],
+        )
 
-    assert at(one, "{S: 64, R: 64, T: null, N_head: 8}") is None
-    assert at(two, "{S: 64, R: 64, T: null, N_head: 8}")["value"] == pytest.approx(8 * 64 / 128)
-    assert at(two, "{S: 64, R: 512, T: null, N_head: 8}") is None  # beyond two sizes nothing tells how sure a line is
-    assert at(two, "{S: 512, R: 64, T: null, N_head: 8}")["value"] == pytest.approx(8 * 512 / 128)
-    assert at(two, "{S: 64, R: 64, T: null, N_head: 4}") is None
+    squares = [(64, 8.0), (128, 32.0), (256, 128.0)]
+    for S, R in ((64, 64), (256, 128), (512, 1024)):
+        found = at(squares, S=S, R=R)
+        assert found["value"] == pytest.approx(S * (R / 256) ** 2)
+        assert found["high"] == pytest.approx(found["low"])
+    bent = at([(64, 20.0), (128, 32.0), (256, 128.0)], S=64, R=64)
+    assert bent["value"] == pytest.approx(10)
+    assert bent["high"] > 2 * bent["low"]
+    assert at(squares[1:], S=64, R=128) is None  # two sizes do not tell how far from a law they lie
+    assert at(squares, S=64, N_head=4) is None
+    assert at([(64, 20.0), (128, 90.0), (256, 95.0)], R=4096) is None  # too unsure to be of use
 
 
 @pytest.mark.parametrize(("by", "column"), [("time", "seconds"), ("memory", "bytes")])

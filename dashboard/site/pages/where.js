@@ -109,7 +109,6 @@ function whereLegend({ by, wall, within }, limit) {
  */
 function mapSection({ first, axes, rules, tiles }, colours, chosen) {
   const id = `where-${sectionId(first)}-${first.mask}-${first.c}-${first.B}`;
-  const { place, commit, direction, dtype, theme } = chosen;
   const fixed = WHERE_AXES.filter((axis) => axis !== axes.down && axis !== axes.across && tiles[0].place[axis] !== null)
     .map((axis) => `${axis} ${tiles[0].place[axis]}`).concat(first.c === null ? [] : `c ${first.c}`, first.mask && first.mask !== "none" ? `mask ${first.mask}` : []);
   const words = [axes.down, axes.across].flatMap((axis) => axis ? `${axis}, ${data.axes[axis] ?? ""}` : []).join("; ");
@@ -117,7 +116,17 @@ function mapSection({ first, axes, rules, tiles }, colours, chosen) {
   return make("section", { class: "operation", "aria-labelledby": id },
     make("h2", { id, tabindex: "-1" }, titleOf(first), make("small", {}, data.operations[first.operation]?.algorithm ?? "")),
     make("div", { class: "verdict" }, make("p", {}, make("strong", {}, winsWords(tiles))), make("p", { class: "quiet" }, standingWords(tiles, rules))),
-    tileMap(tiles, axes, rules, colours, { caption, link: toAddress({ page: "verdict", place, commit, direction, dtype, theme }) }));
+    tileMap(tiles, axes, rules, colours, { caption, links: (tile) => tileLinks(tile, first, chosen) }));
+}
+
+/** Where more stands about a tile. @param {Tile} tile @param {Cell} about @param {Choices} chosen */
+function tileLinks(tile, { operation, level }, { place, commit, direction, dtype, theme }) {
+  const common = { place, direction, dtype, theme };
+  const cell = tile.entries.find((entry) => entry.cell?.status === "ok")?.cell;
+  return [
+    make("a", { href: toAddress({ ...common, page: "verdict", commit }) }, "All that was measured"),
+    ...(cell ? [make("a", { href: toAddress({ ...common, page: "history", operation: `${operation} ${level}`, cell: `${cell.module} ${cell.series} ${cell.size}` }) }, "This size over the commits")] : []),
+  ];
 }
 
 /** "a, b and c". @param {string[]} names */

@@ -3,13 +3,13 @@ const WINNERS = { time: "fastest", memory: "least memory", within: "fastest" };
 /**
  * One operation's map: a table whose tiles are buttons, and beside it what stands behind the tile looked at.
  * @param {Tile[]} tiles @param {{down: string | null, across: string}} axes @param {Rules} rules
- * @param {Record<string, string>} colours @param {{caption: Drawn, link: string}} about @returns {HTMLElement}
+ * @param {Record<string, string>} colours @param {{caption: Drawn, links: (tile: Tile) => HTMLElement[]}} about @returns {HTMLElement}
  */
-function tileMap(tiles, { down, across }, rules, colours, { caption, link }) {
+function tileMap(tiles, { down, across }, rules, colours, { caption, links }) {
   const rows = [...groupBy(tiles, (tile) => String(down && tile.place[down])).values()];
   const panel = make("div", { class: "behind" });
   let kept = tiles.find((tile) => tile.kind === "measured") ?? tiles[0];
-  const look = (/** @type {Tile} */ tile) => panel.replaceChildren(...behindTile(tile, rules, link));
+  const look = (/** @type {Tile} */ tile) => panel.replaceChildren(...behindTile(tile, rules, links(tile)));
   const table = make("table", { class: "tiles" },
     make("thead", {}, make("tr", {},
       ...(down ? [make("th", { scope: "col" }, `${down} ↓ ${across} →`)] : []),
@@ -92,8 +92,8 @@ function marginWords(margin) {
   return margin > 99 ? "more than 99 times" : `${plain(Number(margin.toPrecision(2)))} times`;
 }
 
-/** All backends of one tile, the best first, with a reason for each that has no number. @param {Tile} tile @param {Rules} rules @param {string} link @returns {HTMLElement[]} */
-function behindTile(tile, rules, link) {
+/** All backends of one tile, the best first, with a reason for each that has no number. @param {Tile} tile @param {Rules} rules @param {HTMLElement[]} links @returns {HTMLElement[]} */
+function behindTile(tile, rules, links) {
   const pick = (/** @type {Entry} */ entry) => entry.state !== "runs" ? Infinity : (rules.by === "memory" ? entry.bytes : entry.seconds)?.value ?? Infinity;
   const running = tile.entries.filter((entry) => entry.state === "runs").sort((a, b) => pick(a) - pick(b));
   const reasons = groupBy(tile.entries.filter((entry) => entry.state !== "runs"), (entry) => entry.why);
@@ -108,7 +108,7 @@ function behindTile(tile, rules, link) {
     ...(reasons.size ? [make("details", {}, make("summary", {}, `Without a number, and why: ${tile.entries.length - running.length}`),
       ...[...reasons].map(([why, entries]) => make("p", { class: "left", dir: "auto" },
         make("b", {}, `${entries.map((entry) => shorten(entry.backend, 60)).join(", ")}: `), shorten(why, 240))))] : []),
-    make("p", { class: "left" }, make("a", { href: link }, "All that was measured here")),
+    make("p", { class: "left links" }, ...links),
   ];
 }
 

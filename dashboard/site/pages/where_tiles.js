@@ -53,9 +53,11 @@ function tilesOf(cells, places, rules) {
   }));
   return places.map((place) => tileOf(place, backends.map(({ backend, own, seconds, bytes, held }) => {
     const here = own.get(placeKey(place)) ?? null;
-    const entry = here?.status === "ok" && here.seconds ? measuredEntry(here)
-      : unmeasuredEntry(backend, here, answersNear(own, centre, place), productAt(seconds, centre, place, rules.quantiles),
-        held(place) ?? productAt(bytes, centre, place, rules.quantiles), rules);
+    if (here?.status === "ok" && here.seconds) return withRoom(measuredEntry(here), rules, rules.counts(place)?.inputs ?? 0);
+    const product = productAt(bytes, centre, place, rules.quantiles);
+    const inside = axesAway(place, centre).every((axis) => bytes[axis].some((point) => point.size === place[axis]));
+    const entry = unmeasuredEntry(backend, here, answersNear(own, centre, place), productAt(seconds, centre, place, rules.quantiles),
+      inside ? product : held(place) ?? product, rules);
     return withRoom(entry, rules, rules.counts(place)?.inputs ?? 0);
   }), rules));
 }
