@@ -74,7 +74,7 @@ function chart(spec, values, caption, widest = 380) {
   }
   Object.assign(spec, { data: { values }, width: Math.min(widest, innerWidth - 140), height: Math.max(260, Math.min(widest, innerWidth) / 2), background: "transparent" });
   Object.assign(spec.config.axis, { labelColor: ink, titleColor: ink, domainColor: ink, tickColor: ink, gridColor: ink, gridOpacity: 0.12 });
-  Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 3, labelLimit: 80 } : {}) });
+  Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 3, labelLimit: 100 } : {}) });
   for (const mark of ["text", "rule", "line", "point"]) spec.config[mark] = { color: ink };
   queueMicrotask(() => {
     /** @type {any} */ (window).vegaEmbed(place, spec, {

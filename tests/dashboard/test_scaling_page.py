@@ -272,7 +272,7 @@ def test_its_numbers_are_the_dataframes(watched: Watched, site: str, cells: pd.D
 
 def test_crossovers_are_said_and_ringed(watched: Watched, charted: Path) -> None:
     """Planted: eager takes 4.4 ns a score, chunked 1.43 and 30 ms a call: they meet at R of 99."""
-    page = watched.open(f"{charted.as_uri()}{PLACE}{ROW}&axis=R&quantity=time")
+    page = watched.open(f"{charted.as_uri()}{PLACE}{ROW}&axis=R&quantity=time&theme=dark")
     said = page.locator(".growth li", has_text="chunked overtakes eager").inner_text()
     at, low, high = re.search(r"from R of about (\d+) on, between the measured (\d+) and (\d+)", said).groups()  # type: ignore[union-attr]
     assert (low, high) == ("64", "128")
@@ -280,6 +280,8 @@ def test_crossovers_are_said_and_ringed(watched: Watched, charted: Path) -> None
     page.locator("svg.marks").last.wait_for()
     rings = page.locator(".growth").first.locator("[aria-label*='overtakes eager']")
     assert rings.count() >= 1
+    ink = page.locator(".growth .role-axis-label text").first.evaluate("text => getComputedStyle(text).fill")
+    assert min(map(int, re.findall(r"\d+", ink))) > 150, "dark text on a dark page"
 
 
 def test_memory_is_predicted_beyond_the_measured_sizes_and_meets_the_walls(watched: Watched, charted: Path) -> None:
@@ -366,6 +368,32 @@ def test_every_choice_changes_what_it_says_and_its_address(watched: Watched, sit
     settled(page)
     assert words(page) == first
     assert watched.outside(site.removesuffix("plain.html")) == []
+
+
+def test_whatever_is_chosen_it_speaks_in_numbers_and_words(laws: Any) -> None:
+    said = laws.evaluate(
+        """async () => {
+        const said = [];
+        for (const view of data.views) for (const commit of view.commits) {
+          await loadCommit(commit);
+          const cells = cellsOf(data, commit);
+          for (const direction of directionsOf(cells)) for (const dtype of dtypesOf(cells)) {
+            const common = { place: placeOf(view), direction, dtype, sort: "", filter: "" };
+            for (const operation of Object.keys(scalingOperations({ cells }))) {
+              const axes = scalingAxes(cellsOfOperation({ cells, chosen: { ...common, operation } }));
+              for (const axis of [...axes, ""]) for (const quantity of Object.keys(QUANTITIES)) {
+                const chosen = { ...common, operation, axis, quantity };
+                const drawn = await PAGES.scaling.draw({ view, commit, cells, chosen });
+                said.push(drawn.map((node) => node.textContent).join(" "));
+              }
+            }
+          }
+        }
+        return said; }"""
+    )
+    assert len(said) > 100
+    assert [text for text in said if re.search(r"NaN|undefined|Infinity|null|\[object", text)] == []
+    assert min(map(len, said)) > 500
 
 
 def test_the_global_attentions_story_is_told_in_words(watched: Watched, site: str) -> None:

@@ -47,7 +47,8 @@ function growthSentences(lines, axis, quantity, curve) {
     return [sizes.length ? `Only ${axis} ${sizes[0]} was measured: how the ${quantity.noun} grows is told by two sizes or more.`
       : "Nothing was measured along this axis; what is shown is predicted."];
   }
-  const theirs = theoryPowers(curve, sizes, quantity).map(([name, slope]) => `${name} as ${powerOf(axis, slope)}`);
+  const theirs = quantity.theory.length ? theoryPowers(curve, sizes, quantity).map(([name, slope]) => `${name} as ${powerOf(axis, slope)}`)
+    : ["at a limit of the machine it would stay level"];
   const eager = lines.find(({ backend, law }) => backend === "eager" && law);
   const best = bestLine(lines.filter(({ law }) => law), sizes[sizes.length - 1], quantity);
   return distinct([eager, best].flatMap((line) => line ? [line] : []), (line) => line).map(({ backend, law }, at) =>
@@ -96,7 +97,7 @@ function wallSentences(lines, axis, memories) {
     const size = sizeThatReaches(eager.points, bytes);
     return size === null ? [] : [`${sayMemory(bytes)} at ${axis} of about ${roughly(size)}`];
   }) : [];
-  return met.length ? [`eager needs ${met.join(", ")}; its inputs come on top.`] : [];
+  return met.length ? [`eager needs ${met.join(", ")}; its inputs come on top (python -m benchmarks frontier counts them in).`] : [];
 }
 
 /** @param {Line[]} lines @param {string} axis @param {boolean} memory @param {Curve | undefined} curve */
@@ -111,7 +112,8 @@ function foretoldSentences(lines, axis, memory, curve) {
     ];
   }
   if (beyond.length) return [`Hollow points, up to ${axis} ${last.toLocaleString("en")}, are extrapolated: the fitted line goes on, as long as the ends of its 95 % interval stay within a factor of ${FARTHEST}.`];
-  const farther = curve?.sizes.some((size) => size > Math.max(...measuredSizes(lines)));
+  const sizes = measuredSizes(lines);
+  const farther = sizes.length > 1 && curve?.sizes.some((size) => size > sizes[sizes.length - 1]);
   return farther ? ["Nothing is extrapolated: that takes a fit through three sizes or more, and one that is sure enough."] : [];
 }
 
