@@ -26,14 +26,14 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (CONFORMANCE / FILES[name][0]).read_text().splitlines()]
 
 
-def data_of(results: Path | None) -> dict[str, Any]:
-    """What the page would be given."""
-    found = history.load(Path(__file__).parents[2] / "results")
-    return files(Record(found, (), results, Texts()))["correctness"]  # type: ignore[no-any-return]
+def data_of(results: Path | None, empty: Path) -> dict[str, Any]:
+    """What the page would be given; ``empty`` is a folder without cells."""
+    found = files(Record(history.load(empty), (), results, Texts()))
+    return found["correctness"]  # type: ignore[no-any-return]
 
 
-def test_the_data_are_the_records_lines() -> None:
-    found = data_of(CONFORMANCE.parent)
+def test_the_data_are_the_records_lines(tmp_path: Path) -> None:
+    found = data_of(CONFORMANCE.parent, tmp_path)
     for name in FILES:
         assert (found[name]["missing"], found[name]["broken"]) == (False, 0)
         assert len(found[name]["rows"]) == len(rows(name)) > 20
@@ -60,10 +60,10 @@ def test_a_line_that_is_not_ours_loses_nothing_else(tmp_path: Path, line: bytes)
     (tmp_path / "conformance").mkdir()
     good = json.dumps(rows("kernels")[0]).encode()
     (tmp_path / "conformance" / "kill_matrix.jsonl").write_bytes(good + b"\n" + line)
-    found = data_of(tmp_path)
+    found = data_of(tmp_path, tmp_path)
     assert (len(found["kernels"]["rows"]), found["kernels"]["broken"]) == (1, 1)
     assert found["modules"]["missing"]
-    assert all(data_of(None)[name]["missing"] for name in FILES)
+    assert all(data_of(None, tmp_path)[name]["missing"] for name in FILES)
 
 
 @pytest.fixture(scope="module")

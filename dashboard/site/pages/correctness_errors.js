@@ -60,9 +60,11 @@ function errorsInShort(cells) {
 /** @param {Cell[]} cells @param {Choices} chosen */
 function errorsInWords(cells, chosen) {
   const all = allJudged(cells);
-  const wrong = all.filter(({ share }) => share > 1).sort((a, b) => b.share - a.share);
+  const wrong = [...groupBy(all.filter(({ share }) => share > 1), ({ cell }) => JSON.stringify([cell.backend, cell.operation, cell.level])).values()];
   if (wrong.length) {
-    return `Beyond what is allowed: ${wrong.slice(0, 5).map((each) => `${whereOf(each)} (${ofBudget(each.share)})`).join("; ")}${wrong.length > 5 ? "; and others" : ""}.`;
+    const told = wrong.slice(0, 4).flatMap((own) => worstOf(own).map((worst) =>
+      `${whereOf(worst)} (${ofBudget(worst.share)}${own.length > 1 ? `; ${own.length} of its answers` : ""})`));
+    return `Beyond what is allowed: ${told.join("; ")}${wrong.length > told.length ? "; and others" : ""}.`;
   }
   const [nearest] = worstOf(all);
   const [here] = worstOf(all.filter(({ cell }) => cell.direction === chosen.direction && cell.dtype === chosen.dtype));

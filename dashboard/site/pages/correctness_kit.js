@@ -4,6 +4,11 @@ function fewest(row) {
   return found.length ? Math.min(...found) : 0;
 }
 
+/** @param {number} n */
+function families(n) {
+  return `${n}${SPACE}${n === 1 ? "family" : "families"}`;
+}
+
 /** @param {Kit} kit */
 function killsInWords({ kernels, modules }) {
   const parts = [
@@ -14,7 +19,7 @@ function killsInWords({ kernels, modules }) {
     const escaped = rows.filter((row) => fewest(row) === 0);
     return [`${n} wrong ${noun}s, ${escaped.length
       ? `${escaped.length} of them accepted in some dtype (${escaped.slice(0, 5).map(({ mutant }) => shorten(mutant, 60)).join(", ")})`
-      : `each rejected by at least ${counted(Math.min(...rows.map(fewest)), "family").replace("familys", "families")} of cases at every dtype in which it is wrong`}`];
+      : `each rejected by at least ${families(Math.min(...rows.map(fewest)))} of cases at every dtype in which it is wrong`}`];
   });
   return parts.length ? `The checker was given ${parts.join(", and ")}.` : "";
 }
@@ -32,15 +37,14 @@ function killTable(matrix, chosen) {
   const { rows } = matrix;
   if (rows.length === 0) return unread(matrix);
   const modules = chosen.kills === "modules";
-  const families = familiesOf(rows);
   const dtypes = (/** @type {WrongKernel} */ row) => Object.keys(row.families_by_dtype).length;
   /** @type {Column<WrongKernel>[]} */
   const columns = [
     { name: "mutant", title: `Wrong ${modules ? "module" : "kernel"}`, value: (row) => row.mutant, show: (row) => make("bdi", {}, ...breakable(shorten(row.mutant, 60))) },
     ...(modules ? [{ name: "operation", title: "In", value: (/** @type {WrongKernel} */ row) => row.operation }] : []),
-    { name: "fewest", title: "Rejected by at least", value: fewest, show: (row) => fewest(row) === 0 ? "✗ none" : `${fewest(row)} families` },
+    { name: "fewest", title: "Rejected by at least", value: fewest, show: (row) => fewest(row) === 0 ? "✗ none" : families(fewest(row)) },
     { name: "dtypes", title: "Wrong in", value: (row) => Object.keys(row.families_by_dtype).join(" "), show: (row) => counted(dtypes(row), "dtype") },
-    ...families.map((family) => ({
+    ...familiesOf(rows).map((family) => ({
       name: family, title: family,
       value: (/** @type {WrongKernel} */ row) => row.dtypes_by_family[family] ?? 0,
       show: (/** @type {WrongKernel} */ row) => {
