@@ -63,7 +63,7 @@ demo: $(READY)
 	@rm -rf .demo
 
 test: $(READY) $(KERNELS)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(PYTEST_ARGS)
 
 MINUTES ?= 10
 fuzz: $(READY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,25 @@ SECTIONS = {
     "not_judged": "Not judged: plain eager attention is itself not finite",
     "not_tried": "Not tried",
 }
+
+
+FREE = ("test_equivalence", "test_golden", "test_conformance", "test_module_conformance", "test_public_reports_gpu")
+"""Long files, of which no test sets up what another uses: their tests go to whichever process is free."""
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # as many processes as cores
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A process for each core, four at most; one alone on a GPU, whose memory the tests measure."""
+    return 1 if torch.cuda.is_available() else min(4, len(os.sched_getaffinity(0)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All other files stay together, each in one process."""
+    for item in items:
+        if item.path.stem not in FREE:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @dataclass(frozen=True)
