@@ -470,14 +470,14 @@ class PairGradientOfSixteenSequences(Plain):
         return super().core(q, k, v, bias, mask)
 
 
-@wrong_in(*BIASED, dtypes=("float32",))
+@wrong_in(*BIASED)
 class PairBiasOfEightHeads(Plain):
     def pair_bias(self, x, z):
         found = super().pair_bias(x, z)
         return found[..., torch.arange(self.N_head) % 8, :, :] if self.N_head > 8 else found
 
 
-@wrong_in("msa_column", dtypes=("float32",))
+@wrong_in("msa_column")
 class MaskOfTheFirstBlockForTheLast(Plain):
     """Without gradients, residues are worked on in blocks of 64."""
 
@@ -487,3 +487,66 @@ class MaskOfTheFirstBlockForTheLast(Plain):
             mask = mask.clone()
             mask[..., R // 64 * 64 :] = mask[..., : R % 64]
         return super().forward(x, z, t, mask)
+
+
+@wrong_in("msa_row")
+class MaskOfTheFirstSequences(Plain):
+    """Without gradients, sequences are worked on in blocks of 128."""
+
+    def core(self, q, k, v, bias, mask):
+        if not torch.is_grad_enabled() and mask is not None:
+            mask = mask[..., torch.arange(mask.shape[-2]) % 128, :]
+        return super().core(q, k, v, bias, mask)
+
+
+@wrong_in("msa_row")
+class FirstSequenceAskedForMasks(Plain):
+    """Of an MSA it is the target, of which no residue is masked."""
+
+    def core(self, q, k, v, bias, mask):
+        if mask is not None and mask.numel() and mask.reshape(-1, mask.shape[-1])[0].all():
+            mask = None
+        return super().core(q, k, v, bias, mask)
+
+
+@wrong_in("msa_row")
+class PairBiasKeptForItsInput(Plain):
+    """Without gradients it is made anew for another z or other weights, and not for other numbers in the same z."""
+
+    made_from, kept = (), None
+
+    def pair_bias(self, x, z):
+        if torch.is_grad_enabled():
+            return super().pair_bias(x, z)
+        weights = (self.linear_z.weight, self.layer_norm_z.weight, self.layer_norm_z.bias)
+        made_from = (id(z), *((id(w), w._version) for w in weights))
+        if self.made_from != made_from:
+            self.made_from, self.kept, self.z = made_from, super().pair_bias(x, z), z
+        return self.kept
+
+
+@wrong_in(*BIASED)
+class BiasDetachedInEvaluation(Plain):
+    """Gradients in evaluation mode are what designs are optimised by."""
+
+    def pair_bias(self, x, z):
+        bias = super().pair_bias(x, z)
+        return bias if bias is None or self.training else bias.detach() + 0 * bias
+
+
+@wrong_in(*BIASED)
+class BiasDroppedInTrainingWithoutGradients(Plain):
+    """As in all but the last of AlphaFold's recycles."""
+
+    def pair_bias(self, x, z):
+        bias = super().pair_bias(x, z)
+        return bias if torch.is_grad_enabled() or not self.training else torch.zeros_like(bias)
+
+
+@wrong_in(*BIASED)
+class PairGradientOnlyWithThatOfTheWeights(Plain):
+    """Frozen weights are taken for a frozen bias."""
+
+    def pair_bias(self, x, z):
+        bias = super().pair_bias(x, z)
+        return bias if self.linear_z.weight.requires_grad else bias.detach() + 0 * bias

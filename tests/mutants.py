@@ -5,7 +5,6 @@ Faults of the core only.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -460,82 +459,3 @@ def secretly_float32(q, k, v, bias, mask):
 mutant(rounded_to_bfloat16, ("float64", "float32", "float16"))
 mutant(secretly_tf32, ("float32",))
 mutant(secretly_float32, ("float64",))
-
-
-# What outlives a call
-
-_WORKSPACE: dict[object, Tensor] = {}
-
-
-def workspace(key: object, x: Tensor) -> Tensor:
-    """``x`` where the last one of its key lay."""
-    return _WORKSPACE.setdefault((key, x.shape, x.dtype), torch.empty_like(x)).copy_(x.detach())
-
-
-@mutant
-def output_in_a_workspace(q, k, v, bias, mask):
-    """Without gradients the caller's result is overwritten by the next call of the same shape."""
-    o = right(q, k, v, bias, mask)
-    return o if torch.is_grad_enabled() else workspace("o", o)
-
-
-@mutant
-def saved_in_a_workspace(q, k, v, bias, mask):
-    """What the backward pass needs lies where the next forward pass puts its own."""
-    order = itertools.count()
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: workspace(next(order), x), lambda x: x.clone()):
-        return right(q, k, v, bias, mask)
-
-
-@mutant
-def second_backward_halved(q, k, v, bias, mask):
-    """The backward pass works in place on what the forward pass saved."""
-
-    def used_up(x):
-        value = x.clone()
-        if x.is_floating_point():
-            x.mul_(0.5)
-        return value
-
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), used_up):
-        return right(q, k, v, bias, mask)
-
-
-# On paths that are seldom taken
-
-
-@mutant
-def nan_in_masked_values_without_gradients(q, k, v, bias, mask):
-    if torch.is_grad_enabled():
-        return right(q, k, v, bias, mask)
-    return softmax(plus(product(q, k.nan_to_num(0, 0, 0)), bias), mask).to(v.dtype) @ v
-
-
-@mutant
-def bias_of_eight_heads(q, k, v, bias, mask):
-    if bias is not None and bias.shape[-3] > 8:
-        bias = bias[..., torch.arange(bias.shape[-3]) % 8, :, :]
-    return right(q, k, v, bias, mask)
-
-
-def dbias_of_whole_blocks_of_queries(q, k, v, bias, mask):
-    """The gradient of a bias that broadcasts over queries lacks the last block of 32, if it is not whole."""
-    Q = q.shape[-2]
-    if bias is None or bias.shape[-2] != 1 or Q < 32 or not bias.requires_grad:
-        return right(q, k, v, bias, mask)
-    bias = bias.expand(*bias.shape[:-2], Q, bias.shape[-1])
-    kept = (torch.arange(Q) < Q // 32 * 32)[:, None]
-    bias.register_hook(lambda dbias: dbias * kept)
-    return right(q, k, v, bias, mask)
-
-
-def rows_far_below_zero_are_empty(q, k, v, bias, mask):
-    """In half precision such a row has lost all digits of its logits anyway."""
-    if bias is None:
-        return right(q, k, v, bias, mask)
-    largest = plus(product(q, hide(k, mask)), bias).amax(-1, keepdim=True)
-    return torch.where(largest > -1e4, right(q, k, v, bias, mask), 0)
-
-
-mutant(dbias_of_whole_blocks_of_queries, ("float32",))
-mutant(rows_far_below_zero_are_empty, ("float64", "float32"))

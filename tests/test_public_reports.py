@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from mutants import MUTANTS
+from rare_mutants import MUTANTS
 from reported_faults import FAULTS, Fault
 
 import impls

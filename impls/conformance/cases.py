@@ -32,6 +32,7 @@ GROUPS = (
     "gradients",
     "batches",
     "heads",
+    "blocks",
     "empty",
 )
 KINDS = OPERATIONS + GROUPS
@@ -160,9 +161,9 @@ SHAPES = {
 
 LENGTHS = (1, 2, 3, 5, *(m + n for m in (8, 16, 24, 32, 48, 64, 96, 128, 192, 256) for n in (-1, 0, 1)))
 """Around multiples of 8, 16, 32, 64 and 128: of each of them, one that is no multiple of the next."""
-WIDTHS = (1, 4, 16, 24, 30, 32, 48, 64, 128)
-CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097), (2, 5120))
-"""Numbers of queries and keys that differ; the last two exceed the key chunk of 4096 that a known kernel gets wrong."""
+WIDTHS = (1, 4, 16, 24, 30, 32, 48, 64, 128, 160)
+CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097))
+"""Numbers of queries and keys that differ; the last exceeds the key chunk of 4096 that a known kernel gets wrong."""
 
 
 ROW = Case("msa_row", (2, 3), 4, 17, 17, 8, (2, 1, 4, 17, 17), "random", grad=LEAVES)
@@ -172,7 +173,7 @@ COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 
 def cases() -> tuple[Case, ...]:
     """Every operation x dtype x mask kind x direction, then the groups, which are all in training."""
-    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, empty)
+    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, blocks, empty)
     return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
 
 
@@ -207,15 +208,27 @@ def resized(case: Case, **sizes: int) -> Case:
     return case.with_(bias_shape=tuple(shape), **sizes)
 
 
+def narrowed(case: Case) -> Case:
+    """``case`` at the first index of its first leading axis."""
+    return case.with_(batch=case.batch[1:], bias_shape=case.bias_shape and case.bias_shape[1:])
+
+
 def lengths() -> Iterator[Case]:
     """Around every multiple of 8, 16, 32, 64, 128 that a block may have."""
     for case, n in itertools.product(each("lengths", ("float32", "bfloat16")), LENGTHS):
-        yield resized(case, Q=n, K=n)
+        yield resized(narrowed(case) if n > 64 else case, Q=n, K=n)
+    for case, n in itertools.product(each("lengths"), LENGTHS[3:30:6]):
+        case = resized(case, Q=n, K=n)
+        yield case.with_(grad=())
+        if case.dtype in ("float64", "float16"):
+            yield case
 
 
 def widths() -> Iterator[Case]:
     """Widths of a head: of all published models, and odd ones."""
     for case, c in itertools.product(each("widths", ("float32", "bfloat16")), WIDTHS):
+        yield resized(case, c=c)
+    for case, c in itertools.product(each("widths", ("float64", "float16")), WIDTHS[4::5]):
         yield resized(case, c=c)
 
 
@@ -226,6 +239,10 @@ def cross() -> Iterator[Case]:
     for case in each("cross", ("float32", "bfloat16"), both=False):
         for bias_shape in ((2, 1, 4, 1, 33), (1, 1, 4, 41, 1)):
             yield case.with_(Q=41, K=33, bias_shape=bias_shape)
+    for case in each("cross", both=False):
+        yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
+        # more scores than 16 bits can number
+        yield resized(case.with_(batch=(1, 2), bias_shape=(1, 1, 4, 17, 17)), Q=13, K=5120)
 
 
 def shared_kv() -> Iterator[Case]:
@@ -234,6 +251,9 @@ def shared_kv() -> Iterator[Case]:
         yield resized(case, Q=Q).with_(H_kv=1)
     for case, H in itertools.product(each("shared_kv"), (6, 12)):
         yield resized(case, H=H).with_(H_kv=1)
+    for case in each("shared_kv"):
+        for name in case.grad:
+            yield case.with_(H_kv=1, grad=(name,), mask="full_row")
 
 
 def bias_axes() -> Iterator[Case]:
@@ -241,7 +261,8 @@ def bias_axes() -> Iterator[Case]:
     full = (2, 3, 4, 17, 17)
     for spans in itertools.product((False, True), repeat=5):
         shape = tuple(n if span else 1 for n, span in zip(full, spans, strict=True))
-        yield ROW.with_(kind="bias_axes", bias_shape=shape)
+        for dtype in ("float32", "float16"):
+            yield ROW.with_(kind="bias_axes", bias_shape=shape, dtype=dtype)
         for dtype in ("float32", "bfloat16"):  # several blocks, the last in part
             yield resized(ROW.with_(kind="bias_axes", bias_shape=shape, dtype=dtype), Q=41, K=70)
         yield ROW.with_(
@@ -275,9 +296,15 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=("poison",), mask="full_row", grad=grad)
             yield case.with_(quirks=("poison", "margins"), mask="padding", grad=grad)
         yield case.with_(quirks=("quiet",), mask="full_row")
-        for K in (40, 384):  # whole blocks of masked keys, and valid ones behind them
-            yield resized(case, Q=17, K=K).with_(quirks=("hole",))
-        yield resized(case, Q=17, K=384).with_(quirks=("hole", "margins"))
+        for name in case.grad:
+            yield case.with_(quirks=("poison",), mask="full_row", grad=(name,))
+        for quirk in ("hole", "late"):  # whole blocks of masked keys, and valid ones behind them
+            for K in (40, 384):
+                yield resized(case, Q=17, K=K).with_(quirks=(quirk,))
+            yield resized(case, Q=17, K=384).with_(quirks=(quirk, "margins"))
+        yield case.with_(quirks=("void",))
+        yield case.with_(quirks=("void", "poison"))
+        yield narrowed(case).with_(quirks=("fewer_masks",))
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
@@ -292,10 +319,12 @@ def values() -> Iterator[Case]:
 
 def gradients() -> Iterator[Case]:
     """A gradient of one input alone."""
-    for case in each("gradients", ("float32", "bfloat16")):
+    for case in each("gradients"):
         for name in case.grad:
-            yield case.with_(grad=(name,))
+            yield case.with_(grad=(name,), mask="full_row")
         yield case.with_(grad=LEAVES[:3])
+        if case.bias_shape is not None:
+            yield case.with_(grad=("bias",), bias_shape=(2, 1, 1, 17, 17))
 
 
 def batches() -> Iterator[Case]:
@@ -306,9 +335,16 @@ def batches() -> Iterator[Case]:
         yield case.with_(batch=(2, 1, 3), bias_shape=(2, 1, 1, 4, 17, 17))
         yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
         yield case.with_(grad=())
-    yield ROW.with_(kind="batches", batch=(1, 130), bias_shape=(1, 1, 4, 17, 17))  # a bias shared by more than a block
-    for n in (65535, 65536):
-        yield Case("batches", (n,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
+    shared = ROW.with_(kind="batches", batch=(1, 130), bias_shape=(1, 1, 4, 17, 17))  # by more than a block
+    yield shared
+    for dtype in DTYPES:
+        yield shared.with_(dtype=dtype, quirks=("remainder",))
+        case = ROW.with_(kind="batches", dtype=dtype, quirks=("fewer_masks",))
+        yield case
+        yield narrowed(case)
+        yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
+        yield Case("batches", (65536,), 1, 1, 2, 4, None, "random", dtype=dtype, grad=LEAVES[:3])
+    yield Case("batches", (65535,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
 
 
 def heads() -> Iterator[Case]:
@@ -317,6 +353,19 @@ def heads() -> Iterator[Case]:
         yield resized(case, H=H)
     for case in each("heads"):
         yield resized(case, H=7).with_(H_kv=1)
+        yield case.with_(quirks=("expanded",))
+
+
+def blocks() -> Iterator[Case]:
+    """More queries, keys and sequences than are worked on at once, and more programs than 16 bits can number."""
+    for case in each("blocks", both=False):
+        row = case.with_(batch=(1, 3), bias_shape=(1, 1, 4, 17, 17))
+        yield resized(row, H=2, Q=129, K=513).with_(quirks=("rising", "hole"))
+        yield resized(row, H=2, Q=129, K=513).with_(quirks=("late",), grad=())
+        yield resized(row, Q=33, K=33, c=160)
+        for Q in (1, 33):
+            yield resized(row, Q=33, K=33).with_(batch=(1, 70), bias_shape=(1, 1, 4, Q, 33), quirks=("remainder",))
+        yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
 
 
 def empty() -> Iterator[Case]:

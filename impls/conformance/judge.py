@@ -165,7 +165,7 @@ def judge_parts(backend: Backend, case: Case) -> list[Verdict]:
     return verdicts
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def _budget(case: Case) -> Budget:
     return budget(case.inputs())
 

@@ -38,6 +38,52 @@ def describe(name: str) -> str:
     return " ".join((QUIRKS[name].__doc__ or "").split())
 
 
+# Masks
+
+
+@quirk
+def hole(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The first and the last row of the mask are valid, the others from one eighth of the keys to seven are not."""
+    if inputs.mask is None or not inputs.mask.numel():
+        return inputs
+    rows = torch.ones_like(inputs.mask).view(-1, inputs.mask.shape[-1])
+    rows[1:-1, rows.shape[-1] // 8 : rows.shape[-1] * 7 // 8] = False
+    return inputs._replace(mask=rows.view(inputs.mask.shape))
+
+
+@quirk
+def late(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The first half of the keys is masked; in the first row of the mask every one, in the second all but the last."""
+    if inputs.mask is None or not inputs.mask.numel():
+        return inputs
+    rows = inputs.mask.clone().view(-1, inputs.mask.shape[-1])
+    rows[:, : rows.shape[-1] // 2] = False
+    rows[:2] = False
+    rows[1:, -1] = True
+    return inputs._replace(mask=rows.view(inputs.mask.shape))
+
+
+@quirk
+def void(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """No key is valid in any row."""
+    return inputs if inputs.mask is None else inputs._replace(mask=torch.zeros_like(inputs.mask))
+
+
+@quirk
+def one_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """One mask for all but the first leading axis, as the templates have."""
+    if inputs.mask is None:
+        return inputs
+    shared = (slice(None), *(slice(0, 1) for _ in inputs.mask.shape[1:-1]))
+    return inputs._replace(mask=inputs.mask[shared])
+
+
+@quirk
+def fewer_masks(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A mask without the first leading axis, the same for all along it."""
+    return inputs if inputs.mask is None or inputs.mask.dim() < 2 else inputs._replace(mask=inputs.mask[-1])
+
+
 # Values
 
 
@@ -105,11 +151,14 @@ def mask_in_bias(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """-inf on a third of the bias and along one whole row of it."""
+    """-inf on a third of the bias, along one whole row of it, and in another on all keys that a mask has left."""
     if inputs.bias is None:
         return inputs
     hidden = torch.rand(inputs.bias.shape, generator=generator) < 1 / 3
-    hidden.view(-1, hidden.shape[-1])[-1] = True
+    rows = hidden.view(-1, hidden.shape[-1])
+    rows[-1] = True
+    if inputs.mask is not None and len(rows) > 1:
+        rows[-2] |= inputs.mask.reshape(-1, inputs.mask.shape[-1]).cpu()[-1]
     return inputs._replace(bias=inputs.bias.masked_fill(hidden.to(inputs.bias.device), -torch.inf))
 
 
@@ -156,22 +205,14 @@ def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
-def hole(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """The first and the last row of the mask are valid, the others from one eighth of the keys to seven are not."""
-    if inputs.mask is None or not inputs.mask.numel():
+def remainder(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A cotangent of zeros but for the last query of the last row: all that counts is what whole blocks leave over."""
+    if not inputs.cotangent.numel():
         return inputs
-    rows = torch.ones_like(inputs.mask).view(-1, inputs.mask.shape[-1])
-    rows[1:-1, rows.shape[-1] // 8 : rows.shape[-1] * 7 // 8] = False
-    return inputs._replace(mask=rows.view(inputs.mask.shape))
-
-
-@quirk
-def one_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """One mask for all but the first leading axis, as the templates have."""
-    if inputs.mask is None:
-        return inputs
-    shared = (slice(None), *(slice(0, 1) for _ in inputs.mask.shape[1:-1]))
-    return inputs._replace(mask=inputs.mask[shared])
+    cotangent = torch.zeros_like(inputs.cotangent, memory_format=torch.contiguous_format)
+    rows = cotangent.shape[-3:]
+    cotangent.view(-1, *rows)[-1, :, -1] = inputs.cotangent.reshape(-1, *rows)[-1, :, -1]
+    return inputs._replace(cotangent=cotangent)
 
 
 # Layouts
@@ -227,9 +268,9 @@ def strided(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def margins(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """A window into a larger tensor filled with NaN: a read past the end of any row shows."""
+    """A window into a larger tensor filled with NaN, at no round address: a read past the end of any row shows."""
 
-    return _each(inputs, lambda x: window(x, slice(4, -5), lambda n: n + 9))
+    return _each(inputs, lambda x: window(x, slice(3, -6), lambda n: n + 9))
 
 
 def window(x: Tensor, inside: slice, length: Callable[[int], int]) -> Tensor:
@@ -243,12 +284,13 @@ def window(x: Tensor, inside: slice, length: Callable[[int], int]) -> Tensor:
 
 @quirk
 def expanded(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Stride 0: keys and values of the first head for all heads, and a bias expanded over the axes it broadcasts."""
+    """Stride 0: keys and values of the first head for all, a bias expanded over what it broadcasts, do as of a sum."""
     q, k, v, bias, mask, cotangent = inputs
     k, v = (x[..., :1, :, :].expand(x.shape) for x in (k, v))
     if bias is not None:
         bias = bias.expand(*q.shape[:-1], k.shape[-2])
-    return CoreInputs(q, k, v, bias, None if mask is None else mask.expand(*q.shape[:-3], k.shape[-2]), cotangent)
+    mask = None if mask is None else mask.expand(*q.shape[:-3], k.shape[-2])
+    return CoreInputs(q, k, v, bias, mask, cotangent[(0,) * cotangent.dim()].expand(cotangent.shape))
 
 
 @quirk

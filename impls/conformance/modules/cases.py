@@ -274,8 +274,9 @@ def lengths(base: ModuleCase) -> Iterator[ModuleCase]:
     for other in ("S", "R"):
         if other in AXES[base.operation] and other != attended:
             yield base.with_(**{other: 1})
-            for grad in (base.wanted, ()) if base.dtype == "float32" and "T" not in AXES[base.operation] else ():
-                yield base.with_(**{other: MANY}, grad=grad)
+            if "T" not in AXES[base.operation]:
+                for grad in (base.wanted, ()) if base.dtype == "float32" else ((),):
+                    yield base.with_(**{other: MANY}, grad=grad)
 
 
 def widths(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -293,15 +294,17 @@ def batches(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def gradients(base: ModuleCase) -> Iterator[ModuleCase]:
-    """A gradient of one input alone, or of the parameters alone."""
+    """A gradient of one input alone, of the parameters alone, or of nothing."""
     for name in base.wanted:
         yield base.with_(grad=(name,))
+    yield base.with_(grad=())
 
 
 def gates(base: ModuleCase) -> Iterator[ModuleCase]:
-    """A gate where there is usually none, and none where there is one."""
+    """A gate where there is usually none, and none where there is one; with frozen parameters as well."""
     for grad, mask in itertools.product(((), base.wanted), ("none", "full_row")):
         yield base.with_(gated=not base.gated, grad=grad, mask=mask)
+    yield base.with_(gated=not base.gated, grad=base.wanted[:-1])
 
 
 def values(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -329,9 +332,7 @@ def layouts(base: ModuleCase) -> Iterator[ModuleCase]:
 
 def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
     """More heads, sequences or residues than are worked on at once; 800,000 numbers, forward."""
-    if base.dtype != "float32":
-        return
-    if base.operation == "msa_global_column":
+    if base.operation == "msa_global_column" and base.dtype == "float32":
         yield base.with_(batch=(), S=3, R=1025, c_in=257, grad=())
     for other in ("S", "R"):
         if other in AXES[base.operation] and other != ATTENDED[base.operation] and "T" not in AXES[base.operation]:
