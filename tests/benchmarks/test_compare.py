@@ -145,4 +145,5 @@ def test_two_backends_in_one_process_and_the_record(tmp_path: Path) -> None:
     assert "more memory" in outcome["worse"]
     assert outcome["estimate"]["launches"] == len(outcome["launches"]) >= 4
     assert {launch["second"] for launch in outcome["launches"]} == {"base", "head"}
+    assert all(state["cpus"] is None or len(state["cpus"]) == 1 for state in found["states"])  # one thread, one CPU
     assert "msa_row eager forward" in (tmp_path / "table.md").read_text()
