@@ -22,6 +22,7 @@ from impls import cost
 from impls.problem import Problem
 
 MEMORIES = [16, 24, 40, 80, 141]
+SCATTERED = {64: 1.1, 128: 0.9, 256: 1.1, 192: 0.95}
 
 
 def test_the_story_is_told_in_closed_forms() -> None:
@@ -192,6 +193,17 @@ def test_an_extrapolation_holds_what_comes_as_often_as_it_says(laws: Any, quanti
     assert 920 <= held <= 980
 
 
+def test_an_extrapolation_ends_where_its_interval_spans_a_factor_of_ten(laws: Any, quantiles: list[float]) -> None:
+    points = [{"size": n, "value": n**2 * off, "low": None, "high": None} for n, off in SCATTERED.items()]
+    call = "([points, quantiles, sizes]) => foretold({sizes}, 256, 'time', powerLaw(points, quantiles), null)"
+    near, far = 512, 1_000_000
+    (only,) = laws.evaluate(call, [points, quantiles, [64, 256, near, far]])
+    assert only["size"] == near
+    assert only["how"] == "extrapolated by the fit"
+    assert only["low"] < only["value"] < only["high"] < 10 * only["low"]
+    assert laws.evaluate(call, [points[:2], quantiles, [near]]) == []  # of two points no line can be judged
+
+
 def test_memory_is_told_in_scores_and_outputs_only_where_that_holds(laws: Any) -> None:
     def law(value: str) -> Any:
         problems = "[[16, 4], [64, 8], [400, 20], [9, 30]]"
@@ -247,6 +259,7 @@ def test_exponents_are_those_of_the_command(watched: Watched, site: str, cells: 
         assert (work, least) == (f"R^{own['work'].iloc[0]:.2f}", f"R^{own['least'].iloc[0]:.2f}")
         first = page.locator(".growth .verdict strong").first.inner_text()
         assert first.startswith(f"eager’s {quantity} grows as R^{own.loc['eager', 'exponent']:.2f}")
+        assert f"{'the work (FLOPs)' if quantity == 'time' else 'the score tensor'} as {work}" in first
 
 
 def test_its_numbers_are_the_dataframes(watched: Watched, site: str, cells: pd.DataFrame) -> None:
