@@ -179,8 +179,8 @@ def test_a_product_is_exact_for_power_laws_and_unsure_for_others(watched: Watche
     page = watched.open(site)
     centre = {"S": 128, "R": 256, "T": None, "N_head": 8}
 
-    def at(R: list[tuple[int, float]], **place: int) -> Any:
-        series = {"S": [(64, 64.0), (128, 128.0), (256, 256.0)], "R": R, "T": [], "N_head": []}
+    def at(over_R: list[tuple[int, float]], **place: int) -> Any:
+        series = {"S": [(64, 64.0), (128, 128.0), (256, 256.0)], "R": over_R, "T": [], "N_head": []}
         points = {axis: [{"size": x, "value": y, "low": y, "high": y} for x, y in own] for axis, own in series.items()}
         return page.evaluate(
             "([series, centre, place]) => productAt(series, centre, place, [12.7, 4.3, 3.2])",

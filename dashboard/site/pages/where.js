@@ -38,7 +38,8 @@ addPage("where", {
     return [
       make("p", {}, "Over all maps: ", make("strong", {}, winsWords(tiles))),
       make("p", {}, make("strong", {}, `${countOf(tiles, "measured")} of ${tiles.length} tiles are measured, ${countOf(tiles, "predicted")} predicted. `),
-        countOf(tiles, "predicted") === 0 ? "" : "The benchmarks vary one size at a time. What other combinations take follows from those series, as far as the effects of two sizes multiply: such a tile is dotted, paler, and says “predicted”."),
+        countOf(tiles, "predicted") === 0 ? "" : "The benchmarks vary one size at a time. What other combinations take follows from those series, as far as the effects of two sizes multiply: such a tile is dotted, paler, and says “predicted”.",
+        ...(countOf(tiles, "not measured") ? [" Series of three sizes or more let the rest be predicted: ", make("code", {}, "python -m benchmarks run --effort full"), " measures them."] : [])),
       whereLegend(chosen, limit),
       ...maps.filter((map) => map.tiles.length).map((map) => mapSection(map, colours, chosen)),
       make("section", { "aria-labelledby": "where-shares" }, ...sharesSection(shares, chosen.by, allowed, file.shares)),
