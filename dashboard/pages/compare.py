@@ -46,7 +46,7 @@ def _anchors(view: dict[str, Any], record: Record) -> Iterator[dict[str, float |
     found = anchors(record.history.sweeps)
     for commit in view["commits"]:
         own = found.get(((view["machine"], view["env"]), commit["hash"]))
-        yield own and {name: seven_digits(seconds) for name, seconds in own.items()}
+        yield {name: seven_digits(seconds) for name, seconds in own.items()} if own else None
 
 
 def comparisons(results: Path | None) -> tuple[list[dict[str, Any]], list[str]]:

@@ -83,28 +83,43 @@ def _parts(codes: np.ndarray) -> Iterator[np.ndarray]:
 
 def _lines(table: pd.DataFrame, marks: dict[int, list[list[Any]]], texts: Texts) -> dict[str, Any]:
     line = table.groupby(LINE, sort=False).ngroup().to_numpy()
-    commits = int(table["at"].max()) + 1
-    content: dict[str, Any] = {name: [] for name in ("places", *TIMES, *STEADY, "marks")}
-    for number, own in enumerate(_parts(line)):
-        cells = table.iloc[own]
-        at = cells["at"].to_numpy()
-        newest = cells.iloc[[int(np.argmin(at))]]
-        content["places"].append(texts.place(records(newest)[0]))
-        for name, column in TIMES.items():
-            values = np.full(commits, np.nan)
-            values[at] = cells[column]
-            known = np.flatnonzero(~np.isnan(values))
-            end = int(known[-1]) + 1 if len(known) else 0
-            content[name].append([seven_digits(value) for value in values[:end].tolist()])
-        for name in STEADY:
-            values = np.full(commits, None, dtype=object)
-            values[at] = [
-                texts.add(value) if isinstance(value, str) else seven_digits(value) for value in cells[name].tolist()
-            ]
-            content[name].append(_runs(values.tolist()))
-        for row in cells.index.intersection(list(marks)):
-            content["marks"] += [[number, *mark] for mark in marks[row]]
+    commits, at = int(table["at"].max()) + 1, table["at"].to_numpy()
+    parts = list(_parts(line))
+    newest = [own[np.argmin(at[own])] for own in parts]
+    content: dict[str, Any] = {"places": [texts.place(row) for row in records(table.iloc[newest])]}
+    for name, column in TIMES.items():
+        numbers = table[column].to_numpy()
+        content[name] = [_numbers(numbers[own], at[own], commits) for own in parts]
+    for name in STEADY:
+        steady = np.array(
+            [texts.add(value) if isinstance(value, str) else seven_digits(value) for value in table[name].tolist()],
+            dtype=object,
+        )
+        content[name] = [_runs(_placed(steady[own], at[own], commits)) for own in parts]
+    known = list(marks)
+    content["marks"] = [
+        [int(line[position]), *mark]
+        for row, position in zip(known, table.index.get_indexer(pd.Index(known)), strict=True)
+        if position >= 0
+        for mark in marks[row]
+    ]
     return content
+
+
+def _placed(values: np.ndarray, at: np.ndarray, commits: int) -> list[Any]:
+    """A value for each commit; None where there is none."""
+    placed = np.full(commits, None, dtype=object)
+    placed[at] = values
+    return placed.tolist()
+
+
+def _numbers(values: np.ndarray, at: np.ndarray, commits: int) -> list[float | None]:
+    """A number for each commit, without the nulls at the end."""
+    known = ~np.isnan(values)
+    end = int(at[known].max()) + 1 if known.any() else 0
+    return _placed(
+        np.array([seven_digits(value) for value in values[known].tolist()], dtype=object), at[known], commits
+    )[:end]
 
 
 def _runs(values: Sequence[Any]) -> list[list[Any]]:

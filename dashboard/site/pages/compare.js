@@ -76,7 +76,7 @@ function comparedCells({ base, head }, paired) {
   const ofBase = new Map(cellsOf(data, base).map((cell, at) => [base.cells?.place[at], cell]));
   return cellsOf(data, head).flatMap((cell, at) => {
     const before = ofBase.get(head.cells?.place[at]);
-    return before ? [{ base: before, head: cell, ...ratioOf(before, cell), changes: exactChanges(before, cell), paired: paired.get(cellKey(cell)) ?? null }] : [];
+    return before ? [{ base: before, head: cell, ...ratioOf(before, cell), changes: exactChanges(before, cell), paired: paired.get(pairedKey(cell)) ?? null }] : [];
   });
 }
 
@@ -101,7 +101,7 @@ function exactChanges(base, head) {
 }
 
 /** How a recorded comparison names a cell. @param {Cell} cell */
-function cellKey(cell) {
+function pairedKey(cell) {
   const axes = /** @type {const} */ (["S", "R", "T", "N_head", "c", "blocks"]);
   return [cell.operation, cell.level, ...axes.filter((axis) => cell[axis] !== null).map((axis) => `${axis}=${cell[axis]}`), cell.dtype, cell.backend, cell.direction].join(" ");
 }

@@ -1,0 +1,161 @@
+"""The page Compare commits: its ratios are the DataFrame's, what was planted stands first, pairs stand beside."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from site_browser import Watched, select, settled
+
+from dashboard import demo, history
+from dashboard.__main__ import main
+from dashboard.pages.compare import comparisons
+
+HOSTILE = "</script><img src=x onerror=\"document.title='broken'\"> \u202e\u05e9\u05dc '" + "y" * 2_000
+COMMITS = [
+    demo.Commit("first"),
+    demo.Commit("second"),
+    demo.Commit(HOSTILE, {"chunked": 1.6}, heavier={"sdpa": 2}, kernels={"flex": "aten::baddbmm"}),
+]
+PAIRED = "template_pointwise core R=256 T=4 N_head=4 c=32 float32 chunked forward"
+
+
+def comparison(base: str, head: str) -> dict[str, Any]:
+    """A record of ``results/README.md``'s schema."""
+    sides = {
+        role: {"role": role, "commit": commit, "subject": role, "backend": None, "torch": "2.13.0+cpu"}
+        for role, commit in (("base", base), ("head", head))
+    }
+    estimate = {"launches": 8, "ratio": 1.583, "low": 1.52, "high": 1.65, "p": 1e-6, "detectable": 0.04}
+    outcome = {
+        "cell": PAIRED, "name": PAIRED, "verdict": "slower", "worse": ["slower"], "changes": ["a <b>change</b>"],
+        "estimate": estimate, "proofs": {}, "launches": [{}] * 8,
+    }  # fmt: skip
+    return {
+        "schema": 1, "record": "comparison", "sides": sides, "margin": 0.02, "threads": 1, "summary": "1 slower",
+        "environment": [], "states": [], "outcomes": [outcome, outcome | {"cell": "anchor", "estimate": None}],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("results")
+    demo.write(path, COMMITS, modules=["template"], dtypes=["float32"], noise=0.01)
+    demo.write(path, COMMITS, modules=["template"], dtypes=["float32"], env=demo.NEXT_ENV, first=2)
+    _, base, head = dict.fromkeys(history.load(path).cells["commit"])
+    folder = path / "generated" / "comparisons"
+    folder.mkdir()
+    (folder / "pair.json").write_text(json.dumps(comparison(base, head)))
+    (folder / "torn.json").write_text('{"schema": 1, "sides": {')
+    (folder / "newer.json").write_text('{"schema": 99}')
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(results: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("site")
+    assert main(["build", "--results", str(results), "--out", str(out), "--no-asv"]) == 0
+    return f"{out.as_uri()}/index.html#page=compare&place=generated/{demo.ENV}/2"
+
+
+@pytest.fixture(scope="module")
+def cells(results: Path) -> pd.DataFrame:
+    found = history.load(results).cells
+    return found[found["env"] == demo.ENV]
+
+
+def table(page: Any) -> list[dict[str, str]]:
+    found = page.locator("[data-page=compare] .data-table")
+    names = found.locator("thead th").all_inner_texts()
+    rows = found.locator("tbody tr").all()
+    return [dict(zip(names, row.locator("th, td").all_inner_texts(), strict=True)) for row in rows]
+
+
+def test_a_comparison_that_cannot_be_read_is_named_and_loses_no_other(results: Path) -> None:
+    found, unread = comparisons(results)
+    assert [one["file"] for one in found] == ["generated/comparisons/pair.json"]
+    assert [one.partition(":")[0] for one in unread] == [
+        f"generated/comparisons/{name}.json" for name in ("newer", "torn")
+    ]
+    assert comparisons(None) == ([], [])
+
+
+def test_ratios_and_intervals_are_the_dataframes_and_the_clearest_stands_first(
+    watched: Watched, site: str, cells: pd.DataFrame
+) -> None:
+    rows = table(watched.open(site))
+    _, base, head = dict.fromkeys(cells["commit"])
+    key = ["module", "series", "size", "dtype", "backend", "direction"]
+    both = cells[cells["commit"] == base].merge(cells[cells["commit"] == head], on=key, suffixes=("_base", "_head"))
+    assert len(rows) == len(both) == 48
+    shown = {row["cell"]: row for row in rows}
+    for row in both.to_dict("records"):
+        own = shown[" ".join(row[name] for name in key)]
+        if math.isnan(row["seconds_base"]):
+            assert own["head / base"] == ""
+            continue
+        ends = [row["seconds_low_head"] / row["seconds_high_base"], row["seconds_high_head"] / row["seconds_low_base"]]
+        numbers = [float(text.removesuffix("×")) for text in (own["head / base"], *own["interval"].split(" to "))]
+        assert numbers == pytest.approx([row["seconds_head"] / row["seconds_base"], *ends], rel=6e-3)
+        clear = not ends[0] <= 1 <= ends[1]
+        assert clear == (float(own["clarity"].split()[0]) > 1)
+    assert {row["cell"].split()[-2] for row in rows[:6]} == {"chunked"}
+    assert "memory" in shown["template OverT T=4 float32 sdpa forward"]["memory, error, kernels, status"]
+    assert (
+        "now runs aten::baddbmm" in shown["template OverT T=4 float32 flex forward"]["memory, error, kernels, status"]
+    )
+
+
+def test_it_says_that_it_is_unpaired_and_what_the_pairs_said(watched: Watched, site: str) -> None:
+    page = watched.open(site)
+    said = page.locator("[data-page=compare]").inner_text()
+    assert "Unpaired: measured at different times." in said
+    slower = sum(row["clarity"].endswith("slower") for row in table(page))
+    assert f"{slower} look slower" in said
+    assert slower >= 6
+    assert "(matmul)" in said
+    assert "Of 1 cells a comparison in pairs was recorded" in said
+    (paired,) = [row for row in table(page) if row["in pairs"]]
+    assert paired["cell"] == "template OverT T=4 float32 chunked forward"
+    assert paired["in pairs"] == "slower: 1.58× (1.52× to 1.65×), 8 pairs, could see 4\u00a0%"
+    assert "torn.json" in said
+    assert page.locator("[data-page=compare] img, [data-page=compare] details b").count() == 0
+    head, base = (page.locator(f"select[name={name}]").input_value() for name in ("commit", "base"))
+    assert f"python -m benchmarks compare {base} {head}" in said
+    assert watched.outside(site.partition("index.html")[0]) == []
+
+
+def test_every_choice_changes_what_it_says_and_two_environments_can_be_held_together(
+    watched: Watched, site: str
+) -> None:
+    page = watched.open(site)
+    said = page.locator("[data-page=compare]")
+    for name, at in (("base", 1), ("backend", 1), ("in", 1), ("operation", 1), ("commit", 1)):
+        before = said.inner_html() + page.url
+        select(page, name, at)
+        assert said.inner_html() + page.url != before, name
+    page = watched.open(f"{site}&in=generated/{demo.NEXT_ENV}/2")
+    words = said.inner_text()
+    assert "with torch 2.14.0+cpu" in words
+    assert "--base-python FILE --head-python FILE" in words
+    commit, base = (page.locator(f"select[name={name}]").input_value() for name in ("commit", "base"))
+    assert commit == base
+
+
+def test_one_commit_alone_has_nothing_beside_it_and_a_narrow_page_does_not_scroll(
+    browser: Any, site: str, tmp_path: Path
+) -> None:
+    demo.write(tmp_path / "r", COMMITS[:1], modules=["template"], dtypes=["float32"])
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    watched = Watched(browser, viewport={"width": 360, "height": 740})
+    page = watched.open((tmp_path / "s").as_uri() + "/index.html#page=compare")
+    assert "nothing to hold it against" in page.locator("[data-page=compare]").inner_text()
+    watched.open(site)
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.context.close()
+    assert watched.wrong == []
