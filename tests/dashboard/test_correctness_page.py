@@ -21,9 +21,9 @@ CONFORMANCE = Path(__file__).parents[2] / "results" / "conformance"
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\"> \u202e\u05e9\u05dc '" + "y" * 10_000
 
 
-def rows(name: str) -> list[dict[str, Any]]:
-    """The lines of a file of this project's record."""
-    return [json.loads(line) for line in (CONFORMANCE / FILES[name][0]).read_text().splitlines()]
+def rows(name: str, results: Path = CONFORMANCE.parent) -> list[dict[str, Any]]:
+    """The lines of a file of a record: this project's, if no other is named."""
+    return [json.loads(line) for line in (results / "conformance" / FILES[name][0]).read_text().splitlines()]
 
 
 def data_of(results: Path | None, empty: Path) -> dict[str, Any]:
@@ -182,9 +182,9 @@ def test_the_card_of_a_cell_has_every_tensor(watched: Watched, site: str) -> Non
     assert "asv run" in card
 
 
-def test_the_kill_matrix_is_the_record(watched: Watched, site: str) -> None:
+def test_the_kill_matrix_is_the_record(watched: Watched, site: str, results: Path) -> None:
     page = watched.open(site + PLACE + "&sort=mutant")
-    fewest = {row["mutant"]: min(row["families_by_dtype"].values()) for row in rows("kernels")}
+    fewest = {row["mutant"]: min(row["families_by_dtype"].values()) for row in rows("kernels", results)}
     said = page.locator(".verdict").inner_text()
     assert f"{len(fewest)} wrong kernels, each rejected by at least {min(fewest.values())}\u00a0famil" in said
     table = page.locator("#correctness-kills table")
@@ -193,16 +193,16 @@ def test_the_kill_matrix_is_the_record(watched: Watched, site: str) -> None:
     shown = table.locator("tbody td:nth-child(2)").all_inner_texts()
     assert [int(text.split()[0]) for text in shown] == [fewest[name] for name in names]
     family = table.locator("thead th").nth(3).inner_text()
-    ours = {row["mutant"]: row["dtypes_by_family"].get(family, 0) for row in rows("kernels")}
+    ours = {row["mutant"]: row["dtypes_by_family"].get(family, 0) for row in rows("kernels", results)}
     column = table.locator("tbody td:nth-child(4)").all_inner_texts()
     assert [0 if text == "·" else int(text) for text in column] == [ours[name] for name in names]
-    tried = sum(row["tried"] for row in rows("right"))
+    tried = sum(row["tried"] for row in rows("right", results))
     assert f"It rejected {sum(row['rejected'] for row in rows('right'))} of {tried:,} answers" in said
 
 
-def test_the_contracts_are_the_record(watched: Watched, site: str) -> None:
+def test_the_contracts_are_the_record(watched: Watched, site: str, results: Path) -> None:
     page = watched.open(site + PLACE)
-    asked = [row for row in rows("contracts") if row["question"]]
+    asked = [row for row in rows("contracts", results) if row["question"]]
     page.locator("#correctness-contracts a", has_text="flex").click()
     settled(page)
     assert "backend=flex" in page.url
