@@ -77,7 +77,9 @@ def samples() -> Spec:
         "mark": {"type": "point", "filled": True, "size": 55},
         "encoding": {"x": x, "y": y, **_named("process", 6), "tooltip": {"field": "text"}},
     }
-    return chart(layer=[band, steps, points])
+    spec = chart(layer=[band, steps, points])
+    spec["config"]["legend"]["orient"] = "bottom"
+    return spec
 
 
 def anchors() -> Spec:
