@@ -40,14 +40,14 @@ DTYPES = ("float32", "bfloat16")
 DIRECTIONS = ("forward", "training")
 
 SIZES = {
-    "S": (32, 128, 512, 1024, 2048, 5120),  # sequences: 128 and 512 in training, 1024 and 5120 in the extra MSA
+    "S": (32, 64, 128, 512, 1024, 2048, 5120),  # sequences: 128 and 512 in training, 1024 and 5120 in the extra MSA
     "R": (64, 128, 256, 384, 512, 768),  # residues: crops of 256 and 384, token budgets of 512 and 768
     "N_head": (1, 2, 4, 8, 16),
     "T": (1, 2, 3, 4),  # templates
     "blocks": (1, 4, 16, 48),  # stacked: an Evoformer has 48
 }
-QUICK = {"S": (32, 128), "R": (64, 256), "N_head": (), "T": (), "blocks": (4, 48)}
-"""The sizes that quick effort measures besides the centre's."""
+QUICK = {"S": (32, 64, 128), "R": (64, 128, 256), "N_head": (), "T": (), "blocks": (4, 48)}
+"""The sizes that quick effort measures besides the centre's: three of an axis, so that others can be predicted."""
 
 CENTRE = {
     "msa_row": {"S": 128, "R": 256, "N_head": 8, "c": 32},
