@@ -157,7 +157,7 @@ def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     hidden = torch.rand(inputs.bias.shape, generator=generator) < 1 / 3
     rows = hidden.view(-1, hidden.shape[-1])
     rows[-1] = True
-    if inputs.mask is not None and len(rows) > 1:
+    if inputs.mask is not None and inputs.mask.numel() and len(rows) > 1 and rows.shape[-1] == inputs.mask.shape[-1]:
         rows[-2] |= inputs.mask.reshape(-1, inputs.mask.shape[-1]).cpu()[-1]
     return inputs._replace(bias=inputs.bias.masked_fill(hidden.to(inputs.bias.device), -torch.inf))
 
