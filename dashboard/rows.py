@@ -16,5 +16,5 @@ def records(cells: pd.DataFrame, names: Iterable[str] | None = None) -> list[Row
     index, unless there is such a column.
     """
     wanted = ["row", *(cells.columns if names is None else names)]
-    columns = [cells.index.tolist(), *(cells[name].tolist() for name in wanted[1:])]
+    columns = [cells.index.tolist(), *(cells[name].to_numpy().tolist() for name in wanted[1:])]
     return [dict(zip(wanted, values, strict=True)) for values in zip(*columns, strict=True)]

@@ -92,16 +92,16 @@ def over_commits(cells: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataF
     ``quantity``; the second has the columns ``commit``, ``exponent``, ``low`` and ``high``. Exponents over other sizes
     are no change of the code, so they are apart.
     """
-    right = cells[(cells["status"] == "ok") & (cells["level"] != "stack")]
+    read = [*dict.fromkeys((*OF_COMMITS, *AXES, "size", "commit", "seconds", "seconds_low", "seconds_high", "bytes"))]
+    right = cells.loc[(cells["status"] == "ok") & (cells["level"] != "stack"), read]
     for names, series in right.groupby(OF_COMMITS, sort=False, dropna=False):
         axis = series["size"].iloc[0].partition("=")[0]
         if axis not in AXES:
             continue
         for quantity in ("seconds", "bytes"):
             known = series[series[quantity] > 0].drop_duplicates(["commit", axis], keep="last")
-            read = [quantity, "seconds_low", "seconds_high"]
-            commits = list(dict.fromkeys(known["commit"]))
-            ordered = known.pivot(index="commit", columns=axis, values=read).reindex(commits)
+            commits, wanted = list(dict.fromkeys(known["commit"])), [quantity, "seconds_low", "seconds_high"]
+            ordered = known.pivot(index="commit", columns=axis, values=wanted).reindex(commits)
             values = ordered[quantity].to_numpy()
             errors = np.zeros_like(values)
             if quantity == "seconds":
