@@ -27,6 +27,7 @@ def history(row: Row, kind: str = "") -> str:
         operation=f"{row['operation']} {row['level']}",
         cell=f"{row['module']} {row['series']} {row['size']}",
         quantity=SHOWN_AS.get(kind, "time"),
+        last="all",
     )
 
 

@@ -10,31 +10,30 @@ from dashboard.charts import Spec, backend_colour, backend_shape, chart, logarit
 def over_commits(unit: str) -> Spec:
     """A quantity over commits, oldest first: every backend a line with its interval, changes and events marked.
 
-    Values: ``commit`` (its hash) or ``date`` (ms) for the axis that the page sets, ``text``, and by ``kind``
+    Values by data set, each with ``commit`` (its hash) or ``date`` (ms) for the axis that the page sets, and ``text``:
 
-    * ``measured``: ``backend``, ``value``, ``low``, ``high``, ``dot`` (whether the point itself is drawn)
-    * ``change``: ``backend``, ``value``, ``tier`` ("confirmed" or "suspect"), ``up`` (whether it grew), ``label``
-    * ``event``: ``label``, a letter
+    * ``measured``, and ``dots`` (those of which the point is drawn): ``backend``, ``value``, ``low``, ``high``
+    * ``changes``: ``backend``, ``value``, ``tier`` ("confirmed" or "suspect"), ``up`` (whether it grew), ``label``
+    * ``events``: ``label``, a letter
     """
     y = logarithmic("value", unit)
-    of_backend = {"y": y, "color": backend_colour(), "tooltip": {"field": "text"}}
+    of_backend = {"y": y, "color": backend_colour()}
+    told = {**of_backend, "tooltip": {"field": "text"}}
     band = {"type": "area", "opacity": 0.22, "line": False}
     return chart(
         encoding={"x": {}},
         layer=[
-            _layer({"type": "rule", "strokeDash": [3, 3], "opacity": 0.6}, "event", {"tooltip": {"field": "text"}}),
+            _layer({"type": "rule", "strokeDash": [3, 3], "opacity": 0.6}, "events", {"tooltip": {"field": "text"}}),
             _layer(
                 band,
                 "measured",
                 {**of_backend, "y": logarithmic("low", unit), "y2": {"field": "high"}},
-                "isValid(datum.low)",
             ),
             _layer({"type": "line", "strokeWidth": 1.5}, "measured", of_backend),
             _layer(
                 {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "measured",
-                {**of_backend, "shape": backend_shape()},
-                "datum.dot",
+                "dots",
+                {**told, "shape": backend_shape()},
             ),
             *(
                 _layer(
@@ -46,8 +45,8 @@ def over_commits(unit: str) -> Spec:
                         "filled": tier == "confirmed",
                         "opacity": 1,
                     },
-                    "change",
-                    of_backend,
+                    "changes",
+                    told,
                     f"{'' if up else '!'}datum.up && datum.tier === '{tier}'",
                 )
                 for up, shape in ((True, "triangle-up"), (False, "triangle-down"))
@@ -55,18 +54,19 @@ def over_commits(unit: str) -> Spec:
             ),
             _layer(
                 {"type": "text", "dy": -14, "fontSize": 11},
-                "change",
+                "changes",
                 {"y": y, "text": {"field": "label"}},
-                "datum.label",
             ),
             _layer(
                 {"type": "text", "fontWeight": "bold", "fontSize": 12},
-                "event",
+                "events",
                 {"y": {"value": -8}, "text": {"field": "label"}, "tooltip": {"field": "text"}},
             ),
         ],
     )
 
 
-def _layer(mark: Spec, kind: str, encoding: dict[str, Any], also: str = "true") -> Spec:
-    return {"mark": mark, "transform": [{"filter": f"datum.kind === '{kind}' && {also}"}], "encoding": encoding}
+def _layer(mark: Spec, data: str, encoding: dict[str, Any], only: str = "") -> Spec:
+    """A layer of one data set: filters over thousands of values are slow where expressions are interpreted."""
+    transform = {"transform": [{"filter": only}]} if only else {}
+    return {"data": {"name": data}, "mark": mark, "encoding": encoding} | transform

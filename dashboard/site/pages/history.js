@@ -78,10 +78,12 @@ async function historyCells(shown) {
     `${placeText("size", place) || "no size"} (${placeText("series", place)})`]));
 }
 
-/** @param {number} commits @returns {Record<string, string>} */
+/** How many commits can be shown; of a long history at first the newest, which takes a third of the time to draw. @param {number} commits @returns {Record<string, string>} */
 function historySpans(commits) {
-  const shorter = [300, 100, 30].filter((count) => count < commits);
-  return { all: `all ${commits}`, ...Object.fromEntries(shorter.map((count) => [`last-${count}`, `the last ${count}`])) };
+  const all = { all: `all ${commits}` };
+  const [longest, ...shorter] = [300, 100, 30].filter((count) => count < commits)
+    .map((count) => ({ [`last-${count}`]: `the last ${count}` }));
+  return commits > 300 ? Object.assign({}, longest, all, ...shorter) : Object.assign({}, all, longest, ...shorter);
 }
 
 /** A list of [commit, value] as a value for every commit. @template T @param {[number, T][]} runs @param {number} length @returns {(T | null)[]} */
@@ -199,7 +201,7 @@ function historyChart(lines, rows, beside, { chosen }, specification, { say, nou
     if (own === null || own <= 0 || status[at] !== "ok") return [];
     const common = { ...axis(commit), backend, value: own, text: `${backend}, ${commitId(commit)}: ${say(own)}` };
     return [
-      { ...common, kind: "measured", low: low[at] ?? null, high: high[at] ?? null, dot: few },
+      { ...common, kind: "measured", low: low[at] ?? null, high: high[at] ?? null },
       ...changes.filter((change) => change.at === at && kinds.includes(change.kind)).map((change) => ({
         ...common, kind: "change", tier: change.tier, up: change.kind !== kinds[1],
         label: change.tier === "confirmed" && /^[+-]/.test(change.words) ? change.words.replace(/\.\d /, " ") : "",
@@ -213,14 +215,16 @@ function historyChart(lines, rows, beside, { chosen }, specification, { say, nou
     const letters = distinct(kinds.flatMap((kind) => EVENT_LETTERS[kind] ?? []), (letter) => letter).join("");
     return letters ? [{ ...axis(commit), kind: "event", label: letters, text: `${commitId(commit)}: ${said.join("; ")}`, backend: "" }] : [];
   });
+  const measured = numbers.filter(({ kind }) => kind === "measured");
   const spec = structuredClone(specification);
+  spec.datasets = { measured, dots: few ? measured : [], changes: numbers.filter(({ kind }) => kind === "change"), events };
   const ids = oldestFirst.map(({ commit }) => commitId(commit));
   const each = Math.ceil(ids.length / (innerWidth < 720 ? 4 : 12));
   spec.encoding.x = chosen.order === "date"
     ? { field: "date", type: "temporal", scale: { type: "utc" }, title: null }
     : { field: "commit", type: "ordinal", scale: { domain: ids }, title: null, axis: { labelAngle: -40, grid: false, values: ids.filter((_, n) => n % each === 0) } };
   return [
-    chart(spec, [...numbers, ...events], [make("b", {}, `${noun[0].toUpperCase()}${noun.slice(1)} over commits. `),
+    chart(spec, distinct(measured, ({ backend }) => backend).map((backend) => ({ backend })), [make("b", {}, `${noun[0].toUpperCase()}${noun.slice(1)} over commits. `),
       `The bands are intervals of the median. ▲ grew, ▼ fell; hollow: suspect. Letters: ${lettersThere(events)}`], innerWidth < 720 ? 380 : Math.min(1100, innerWidth - 300)),
   ];
 }
