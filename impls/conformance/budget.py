@@ -128,7 +128,8 @@ def floor(inputs: CoreInputs) -> dict[str, Tensor]:
     P       softmax_j(q_i . k_j / sqrt(c) + b_ij)  W_ij = P_ij (e^(2 eps condition_i) - 1), at most 1
     o       sum_j P_ij v_jc                        sum_j W_ij |v_jc|
     dv      sum_i P_ij do_ic                       sum_i W_ij |do_ic|
-    dS      P_ij (do_i . v_j - do_i . o_i)         W_ij (|do_i|.|v_j| + sum_k (P + W)_ik |do_i|.|v_k|)
+    dS      P_ij (do_i . v_j - do_i . o_i)         W_ij (|do_i|.|v_j| + sum_k (P + W)_ik |do_i|.|v_k|), and P_ij
+                                                   times |do_i|, of every o that may have vanished
     dbias   sum of dS_ij over broadcast axes       the same sum, and a rounding in the bias's dtype
     dq, dk  sum_j dS_ij k_jc / sqrt(c)             the same with the error of dS and |k_jc|, and so for dk
     ======  =====================================  ========================================================
@@ -151,7 +152,8 @@ def floor(inputs: CoreInputs) -> dict[str, Tensor]:
     W = torch.where(valid, P * (2 * eps(inputs.q) * condition).expm1() + 2 * lost(inputs.q), 0).clamp(max=1)
 
     dP = cotangent @ v.transpose(-1, -2)
-    dS = or_lost(W * (dP + ((P + W) * dP).sum(-1, keepdim=True)), inputs.q)
+    vanished = 2 * lost(inputs.q) * cotangent.sum(-1, keepdim=True)
+    dS = or_lost(W * (dP + ((P + W) * dP).sum(-1, keepdim=True)) + P * vanished, inputs.q)
     floors = {
         "o": W @ v,
         "dq": scale * dS @ k,
