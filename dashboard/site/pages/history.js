@@ -70,10 +70,13 @@ function historyCell(place) {
   return `${placeText("module", place)} ${placeText("series", place)} ${placeText("size", place)}`;
 }
 
-/** @param {Shown} shown */
+/** The cells there are, the one first that most backends have numbers of. @param {Shown} shown */
 async function historyCells(shown) {
-  const places = (await historyFile(shown))?.places ?? [];
+  const { places, seconds } = (await historyFile(shown)) ?? { places: [], seconds: [] };
+  const timed = groupBy(places.filter((_, line) => seconds[line].length > 0), historyCell);
+  const most = Math.max(0, ...[...timed.values()].map((own) => own.length));
   const unlike = [...new Map(places.map((place) => [historyCell(place), place]))].sort(([a], [b]) => bySize(a, b));
+  unlike.sort(([a], [b]) => Number(timed.get(b)?.length === most) - Number(timed.get(a)?.length === most));
   return Object.fromEntries(unlike.map(([name, place]) => [name,
     `${placeText("size", place) || "no size"} (${placeText("series", place)})`]));
 }
