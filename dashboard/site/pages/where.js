@@ -98,6 +98,7 @@ function whereLegend({ by, wall, within }, limit) {
   return make("div", { class: "legend where-legend" }, ...[
     ["sure", "strong: wins by many times the uncertainty"], ["unsure", "pale: wins barely"],
     ["level", "plain: level, a tie"], ["guess", "dotted: predicted"], ["empty", "hatched: nothing fits or nothing ran"],
+    ["unknown", "dashed: not measured, and not to be predicted"],
     ...(allowed ? [["wall", `thick line: beyond it ${shorten(wall, 40)} does not fit in ${allowed}`]] : []),
   ].map(([kind, text]) => make("span", {}, make("i", { class: kind }), text)), make("span", {}, `In a tile: who, and ${over}.`),
   make("span", {}, by === "memory" ? "Uncertainty: memory is exact; less than 1 % apart counts as level." : "Uncertainty: the parts of two intervals that face each other; at one time the uncertainty they touch."),

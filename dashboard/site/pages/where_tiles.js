@@ -13,7 +13,6 @@
 
 const CANNOT = new Set(["unsupported", "absent", "inaccurate", "crashed", "timeout"]);
 const NO_ROOM = new Set(["too_big", "oom"]);
-const CHOOSER = "sdpa"; // calls one of the kernels that sdpa_math, sdpa_flash, ... name: no rival of theirs
 const BYTES_AS_ONE = 0.01; // memory is exact; less of a difference than this share is not worth the name
 
 /** The axes of a map: down and across. @param {Cell[]} cells @returns {{down: string | null, across: string}} */
@@ -156,7 +155,7 @@ function kindOfNothing(entries) {
 }
 
 /**
- * The best of `able`, who ties with it, and the margin to the next. A tie of sdpa with the kernel that it calls is none.
+ * The best of `able`, who ties with it, and the margin to the next.
  * @param {Entry[]} able @param {(entry: Entry) => Estimate | null} pick @param {number} atLeast share that counts as no difference
  */
 function winnerOf(able, pick, atLeast) {
@@ -167,15 +166,6 @@ function winnerOf(able, pick, atLeast) {
     const unsure = Math.log(value(best).high / value(best).value) + Math.log(value(entry).value / value(entry).low);
     return Math.log(value(entry).value / value(best).value) / Math.max(unsure, Math.log1p(atLeast), 1e-9);
   };
-  const tied = others.filter((entry) => margin(entry) <= 1);
-  const names = withoutNamesakes([best, ...tied]);
-  const first = names.find((entry) => entry === best) ?? /** @type {Entry} */ (names.find((entry) => entry.backend === CHOOSER));
-  const rivals = others.filter((entry) => entry !== first && (names.includes(entry) || !tied.includes(entry)));
-  const next = rivals.length ? rivals.reduce((a, b) => margin(b) < margin(a) ? b : a) : null;
-  return { first, next, level: names.filter((entry) => entry !== first), margin: next ? margin(next) : Infinity };
-}
-
-/** Of those that tie: without sdpa's kernels where sdpa itself is one of them. @param {Entry[]} tied */
-function withoutNamesakes(tied) {
-  return tied.some((entry) => entry.backend === CHOOSER) ? tied.filter((entry) => !entry.backend.startsWith(`${CHOOSER}_`)) : tied;
+  const next = others.length ? others.reduce((a, b) => margin(b) < margin(a) ? b : a) : null;
+  return { first: best, next, level: others.filter((entry) => margin(entry) <= 1), margin: next ? margin(next) : Infinity };
 }
