@@ -24,8 +24,8 @@ from dashboard.rows import records
 
 SERIES = [*VIEW, "module", "series", "params", "direction"]
 READ = (
-    "machine", "env", "commit", "module", "series", "size", "direction", "backend", "dtype", "status", "reason",
-    "seconds", "bytes", "error", "kernels",
+    "machine", "env", "commit", "operation", "level", "series", "size", "direction", "backend", "dtype", "status",
+    "reason", "seconds", "bytes", "error", "kernels",
 )  # fmt: skip
 ERROR_GROWTH, TELLING_ERROR = 1.5, 0.5
 """An error tells of a loss when it grew by so much, and takes up so much of its budget."""
@@ -151,9 +151,13 @@ def lines(event: Event, *, verbose: bool = False) -> Iterator[str]:
 
 
 def name(row: Row) -> str:
-    """The cell in words: ``"msa_row OverR R=256 float32 chunked training"``."""
-    words = [row["module"], row["series"], row["size"], row["dtype"], row["backend"], row["direction"]]
+    """The cell in words: ``"msa_row module OverR R=256 float32 chunked training"``; a core's level goes unsaid."""
+    words = [_operation(row), row["series"], row["size"], row["dtype"], row["backend"], row["direction"]]
     return " ".join(word for word in words if word)
+
+
+def _operation(row: Mapping[Hashable, Any]) -> str:
+    return f"{row['operation']} module" if row["level"] == "module" else str(row["operation"])
 
 
 def _times(rows: Sequence[Row], anchors: Anchors) -> Iterator[tuple[Row, Finding]]:
@@ -209,8 +213,7 @@ def _scaling(cells: pd.DataFrame) -> Iterator[tuple[str, Place, Finding]]:
         bent = _bent(found) if what["quantity"] == "seconds" else [
             (i, "confirmed", slopes[i - 1], slopes[i]) for i in range(1, len(slopes))
         ]  # fmt: skip
-        level = " module" if what["level"] == "module" else ""
-        cell = f"{what['operation']}{level} {what['series']} {what['dtype']} {what['backend']} {what['direction']}"
+        cell = f"{_operation(what)} {what['series']} {what['dtype']} {what['backend']} {what['direction']}"
         for i, tier, old, new in bent:
             if abs(new - old) >= BEND:
                 kind = "steeper" if new > old else "flatter"

@@ -35,7 +35,7 @@ def test_the_page_tells_the_commit_that_made_it_worse_and_its_text_breaks_nothin
     assert "<script>" not in section
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in section
     assert "more memory" in section
-    assert "template OverT T=4 float32 chunked forward" in section
+    assert "template_pointwise OverT T=4 float32 chunked forward" in section
 
 
 def test_the_feed_has_an_entry_for_it(site: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_feed_has_an_entry_for_it(site: Path) -> None:
     (title,) = [title for title in titles if "more memory" in title]
     assert "<script>alert(1)</script>" in title
     content = entries[titles.index(title)].findtext(f"{{{ATOM}}}content") or ""
-    assert "slower: template OverT T=4 float32 chunked forward: +" in content
+    assert "slower: template_pointwise OverT T=4 float32 chunked forward: +" in content
 
 
 def test_the_downloads_are_the_dataframe(site: Path) -> None:

@@ -89,7 +89,7 @@ def test_ratios_and_intervals_are_the_dataframes_and_the_clearest_stands_first(
 ) -> None:
     rows = table(watched.open(site))
     _, base, head = dict.fromkeys(cells["commit"])
-    key = ["module", "series", "size", "dtype", "backend", "direction"]
+    key = ["operation", "series", "size", "dtype", "backend", "direction"]
     both = cells[cells["commit"] == base].merge(cells[cells["commit"] == head], on=key, suffixes=("_base", "_head"))
     assert len(rows) == len(both) == 48
     shown = {row["cell"]: row for row in rows}
@@ -104,10 +104,9 @@ def test_ratios_and_intervals_are_the_dataframes_and_the_clearest_stands_first(
         clear = not ends[0] <= 1 <= ends[1]
         assert clear == (float(own["clarity"].split()[0]) > 1)
     assert {row["cell"].split()[-2] for row in rows[:6]} == {"chunked"}
-    assert "memory" in shown["template OverT T=4 float32 sdpa forward"]["memory, error, kernels, status"]
-    assert (
-        "now runs aten::baddbmm" in shown["template OverT T=4 float32 flex forward"]["memory, error, kernels, status"]
-    )
+    sdpa, flex = (shown[f"template_pointwise OverT T=4 float32 {name} forward"] for name in ("sdpa", "flex"))
+    assert "memory" in sdpa["memory, error, kernels, status"]
+    assert "now runs aten::baddbmm" in flex["memory, error, kernels, status"]
 
 
 def test_it_says_that_it_is_unpaired_and_what_the_pairs_said(watched: Watched, site: str) -> None:
@@ -120,7 +119,7 @@ def test_it_says_that_it_is_unpaired_and_what_the_pairs_said(watched: Watched, s
     assert "(matmul)" in said
     assert "Of 1 cells a comparison in pairs was recorded" in said
     (paired,) = [row for row in table(page) if row["in pairs"]]
-    assert paired["cell"] == "template OverT T=4 float32 chunked forward"
+    assert paired["cell"] == "template_pointwise OverT T=4 float32 chunked forward"
     assert paired["in pairs"] == "slower: 1.58× (1.52× to 1.65×), 8 pairs, could see 4\u00a0%"
     assert "torn.json" in said
     assert page.locator("[data-page=compare] img, [data-page=compare] details b").count() == 0

@@ -131,3 +131,13 @@ def test_statuses_new_and_vanished_cells_are_events(tmp_path: Path) -> None:
     kinds = {(finding.kind, finding.cell.split()[-2]) for finding in found[0].findings}
     assert {("failed", "sdpa"), ("gone", "chunked"), ("new", "compiled")} <= kinds
     assert "ok became oom: out of memory" in {finding.words for finding in found[0].findings}
+
+
+def test_no_two_cells_of_a_commit_have_one_name(tmp_path: Path) -> None:
+    """Not an attention and the whole module of it, nor two operations of one benchmark, as ``benchmarks/block.py``."""
+    demo.write(tmp_path, QUIET[:1], modules=["msa_row"], dtypes=["float32"])
+    cores = [row | {"module": "block"} for row in history.load(tmp_path).cells.to_dict("records")]
+    ending = [row | {"operation": "triangle_ending"} for row in cores]
+    names = [alarms.name(row) for row in (*cores, *ending, *(row | {"level": "module"} for row in cores))]
+    assert len(set(names)) == len(names)
+    assert "msa_row module OverR R=256 float32 chunked training" in names

@@ -165,9 +165,9 @@ function ratioChart(cells, specification) {
     "A point a cell; bars: what both intervals leave room for; faint where that includes 1."], innerWidth < 720 ? 380 : Math.min(760, innerWidth - 480))];
 }
 
-/** @param {Cell} cell */
+/** As dashboard/alarms.py names it. @param {Cell} cell */
 function nameOfCell(cell) {
-  return [cell.module, cell.series, cell.size, cell.dtype, shorten(cell.backend, 40), cell.direction].filter(Boolean).join(" ");
+  return [cell.operation, cell.level === "module" ? "module" : "", cell.series, cell.size, cell.dtype, shorten(cell.backend, 40), cell.direction].filter(Boolean).join(" ");
 }
 
 /** @param {ComparedCell[]} cells @param {Choices} chosen */
