@@ -142,3 +142,10 @@ def test_batch_of_65536_is_right_on_a_cpu() -> None:
     expected = impls.get("eager")(q, k, v)
     for name in ("sdpa", "sdpa_flash", "chunked"):
         torch.testing.assert_close(impls.get(name)(q, k, v), expected)
+
+
+@pytest.mark.parametrize("name", ["sdpa", "sdpa_math", "sdpa_flash"])
+def test_a_float32_bias_beside_float64(name: str) -> None:
+    q, k, v = torch.randn(3, 2, 3, 17, 16).double()
+    bias = torch.randn(2, 3, 17, 17)
+    torch.testing.assert_close(impls.get(name)(q, k, v, bias), impls.get("reference")(q, k, v, bias))

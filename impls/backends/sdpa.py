@@ -52,6 +52,8 @@ def forced(
 def call(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if bias is not None and not torch.is_grad_enabled():
         bias = bias.detach()  # kernels without a gradient of the bias refuse one that could have it
+    if bias is not None and q.dtype == torch.float64:
+        bias = bias.double()  # the CPU flash kernel is silently wrong with a float32 bias beside float64
     if bias is not None and q.is_cuda:
         bias = bias.to(q.dtype)  # a kernel may read a float32 bias as half-precision numbers: pytorch#191612
         q = recording(q, bias)  # pytorch#188302

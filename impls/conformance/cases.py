@@ -7,6 +7,7 @@ line alone. ``cases()`` lists all; ``random_case`` draws others.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ GROUPS = (
     "heads",
     "blocks",
     "empty",
+    "mixed",
 )
 KINDS = OPERATIONS + GROUPS
 
@@ -172,7 +174,7 @@ COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 
 
 def cases() -> tuple[Case, ...]:
-    """Every operation x dtype x mask kind x direction, then the groups, which are all in training."""
+    """Every operation x dtype x mask kind x direction, then the groups, nearly all in training, then mixtures."""
     groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, blocks, empty)
     return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
 
@@ -366,6 +368,8 @@ def blocks() -> Iterator[Case]:
         for Q in (1, 33):
             yield resized(row, Q=33, K=33).with_(batch=(1, 70), bias_shape=(1, 1, 4, Q, 33), quirks=("remainder",))
         yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
+        yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
+    yield Case("blocks", (72,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 4 million logits
 
 
 def empty() -> Iterator[Case]:
@@ -377,6 +381,48 @@ def empty() -> Iterator[Case]:
         yield resized(case, H=0)
         bias_shape = None if case.bias_shape is None else (0, 1, *case.bias_shape[2:])
         yield case.with_(batch=(0, 3), bias_shape=bias_shape)
+
+
+MIXED = 600
+MIXED_LOGITS = 2**18
+MIXED_VALUES = ("calm", "high", "deep", "faint", "offset", "mask_in_bias", "local", "rising", "poison")
+
+
+def mixed() -> Iterator[Case]:
+    """Everything at once, drawn at random: what is wrong only where two or three things meet, such as no mask, a
+    forward pass and a width of 32 with more keys than a block.
+    """
+    rng = random.Random("mixed")
+    for n in range(MIXED):
+        yield mixture(rng, dtype=DTYPES[n % len(DTYPES)], seed=n)
+
+
+def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
+    """One case of ``mixed``, of MIXED_LOGITS at most."""
+    while True:
+        batch = rng.choice(((), (1,), (2,), (3,), (70,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2)))
+        H, c = rng.choice((1, 2, 4, 8, 8, 16, 20)), rng.choice((8, 16, 24, 32, 32, 64, 128))
+        K = rng.choice((1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320))
+        Q = rng.choice((K, K, K, 1, 17, 33))
+        if math.prod(batch) * H * Q * K <= MIXED_LOGITS:
+            break
+    spans = (*(rng.random() < 0.5 for _ in batch), *(rng.random() < share for share in (0.8, 0.9, 0.9)))
+    shape = tuple(n if span else 1 for n, span in zip((*batch, H, Q, K), spans, strict=True))
+    bias_shape = shape if rng.random() < 0.7 else None
+    leaves = LEAVES if bias_shape else LEAVES[:3]
+    some = tuple(name for name in leaves if rng.random() < 0.5)
+    names = (
+        rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late")),
+        rng.choice((None,) * 6 + MIXED_VALUES),
+        rng.choice((None, None, "heads_last", "unlike", "packed", "strided", "margins", "cropped", "expanded")),
+    )  # fmt: skip
+    return Case(
+        "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,
+        grad=rng.choice(((), leaves, leaves, some)), quirks=tuple(name for name in names if name),
+        H_kv=1 if rng.random() < 0.25 else None,
+        bias_dtype="float32" if dtype != "float32" and bias_shape and rng.random() < 0.3 else None,
+        seed=seed,
+    )  # fmt: skip
 
 
 def random_case(rng: random.Random, **fixed: Any) -> Case:

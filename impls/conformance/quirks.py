@@ -16,7 +16,7 @@ from impls.problem import CoreInputs
 
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
-LAYOUTS = ("cropped", "heads_last", "packed", "strided", "margins", "expanded", "low_rank")
+LAYOUTS = ("cropped", "heads_last", "unlike", "packed", "strided", "margins", "expanded", "low_rank")
 """The quirks that change where numbers stand and not what they are."""
 
 
@@ -82,6 +82,20 @@ def one_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 def fewer_masks(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A mask without the first leading axis, the same for all along it."""
     return inputs if inputs.mask is None or inputs.mask.dim() < 2 else inputs._replace(mask=inputs.mask[-1])
+
+
+@quirk
+def first_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """One mask for all along the first leading axis, which the mask has with length 1."""
+    return inputs if inputs.mask is None or inputs.mask.dim() < 2 else inputs._replace(mask=inputs.mask[:1])
+
+
+@quirk
+def whole_rows(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A mask of length 1 along the keys: all of a row are valid, or none."""
+    if inputs.mask is None or not inputs.mask.numel():
+        return inputs
+    return inputs._replace(mask=inputs.mask[..., -1:])
 
 
 # Values
@@ -150,6 +164,16 @@ def mask_in_bias(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def local(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """-inf on the bias of the first half of the keys, as a local attention leaves whole blocks out."""
+    if inputs.bias is None or inputs.bias.shape[-1] < 2:
+        return inputs
+    bias = inputs.bias.clone()
+    bias[..., : bias.shape[-1] // 2] = -torch.inf
+    return inputs._replace(bias=bias)
+
+
+@quirk
 def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """-inf on a third of the bias, along one whole row of it, and in another on all keys that a mask has left."""
     if inputs.bias is None:
@@ -170,6 +194,13 @@ def lowest_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     lowest = torch.zeros_like(inputs.bias, dtype=torch.bool)
     lowest.view(-1, lowest.shape[-1])[-1] = True
     return inputs._replace(bias=inputs.bias.masked_fill(lowest, torch.finfo(inputs.q.dtype).min))
+
+
+@quirk
+def faint(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A cotangent of 1e-8 (1e-3 in float16), as of a mean over millions."""
+    least = 1e-3 if inputs.cotangent.dtype == torch.float16 else 1e-8
+    return inputs._replace(cotangent=inputs.cotangent * least)
 
 
 @quirk
@@ -233,6 +264,13 @@ def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     if bias is not None and bias.dim() > 2:
         bias = bias.movedim(-3, -1).contiguous().movedim(-1, -3)
     return CoreInputs(heads(q), heads(k), heads(v), bias, mask, heads(cotangent))
+
+
+@quirk
+def unlike(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Heads stored behind the length in v and the cotangent alone, as where q and k were rotated since."""
+    v, cotangent = (x.transpose(-2, -3).contiguous().transpose(-2, -3) for x in (inputs.v, inputs.cotangent))
+    return inputs._replace(v=v, cotangent=cotangent)
 
 
 @quirk
