@@ -51,6 +51,15 @@ def serve(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
+def test_a_card_says_of_memory_what_is_true(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html")
+    for less, said in (
+        (101 / 67.2, ", 67\u00a0% of its memory"), (2.9, ", 1/3 of its memory"), (31.4, ", 1/31 of its memory"),
+        (1, ", 100\u00a0% of its memory"), (1 / 4.4, ", but 4.40× its memory"),
+    ):  # fmt: skip
+        assert page.evaluate(f"make('p', {{}}, ...memoryFact({less})).textContent") == said
+
+
 def tables(page: Any) -> str:
     return str(page.locator("#operations").inner_text())
 

@@ -39,7 +39,7 @@ function glance(cell, { answer, use, at, speedup, memory, sentences }) {
   const facts = make("p", { class: "facts" });
   if (use.length && speedup !== null) {
     facts.append(make("b", {}, ratio(speedup)), " as fast as eager");
-    if (memory !== null) facts.append(", ", make("b", {}, memory >= 1.5 ? `1/${Math.round(memory)}` : percent(1 / memory)), " of its memory");
+    if (memory !== null) facts.append(...memoryFact(memory));
     facts.append(make("span", { class: "quiet" }, ` at ${at.replaceAll("=", " ")}`));
   } else facts.append(shorten(sentences[0], 160));
   const link = make("a", { class: "glance", href: `#${sectionId(cell)}` },
@@ -51,6 +51,13 @@ function glance(cell, { answer, use, at, speedup, memory, sentences }) {
     byId(`${sectionId(cell)}-title`).focus({ preventScroll: true });
   });
   return link;
+}
+
+/** How much of eager's memory: "1/3 of" where that is so to a twentieth. @param {number} less how many times less @returns {Drawn} */
+function memoryFact(less) {
+  const whole = Math.round(less);
+  if (less < 0.995) return [", but ", make("b", {}, ratio(1 / less)), " its memory"];
+  return [", ", make("b", {}, whole > 1 && Math.abs(less / whole - 1) <= 0.05 ? `1/${whole}` : percent(1 / less)), " of its memory"];
 }
 
 /** @param {Cell} cell */
