@@ -29,6 +29,8 @@ READ = (
 )  # fmt: skip
 ERROR_GROWTH, TELLING_ERROR = 1.5, 0.5
 """An error tells of a loss when it grew by so much, and takes up so much of its budget."""
+TELLING_BYTES = 0.001
+"""Memory that changes by a smaller share is told of, but is neither better nor worse."""
 LEADING = 3
 """Kernels that take most of the time; the order of the others is chance."""
 UNMEASURED = ("not_run", "absent")
@@ -192,7 +194,8 @@ def _differences(before: Row, after: Row) -> Iterator[tuple[str, str]]:
         kind = "failed" if before["status"] == "ok" else "works" if after["status"] == "ok" else "status"
         yield kind, f"{before['status']} became {after['status']}" + (f": {after['reason']}" if after["reason"] else "")
     if before["bytes"] > 0 and after["bytes"] > 0 and before["bytes"] != after["bytes"]:
-        kind = "more memory" if after["bytes"] > before["bytes"] else "less memory"
+        small = abs(after["bytes"] / before["bytes"] - 1) < TELLING_BYTES
+        kind = "memory" if small else "more memory" if after["bytes"] > before["bytes"] else "less memory"
         yield kind, f"{before['bytes']:,.0f} became {after['bytes']:,.0f} bytes"
     if after["error"] > max(TELLING_ERROR, ERROR_GROWTH * before["error"]):
         yield "less accurate", f"error {before['error']:.3g} became {after['error']:.3g} of its budget"

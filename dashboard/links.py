@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pandas as pd
 
 Row = Mapping[Hashable, Any]
-SHOWN_AS = {"more memory": "memory", "less memory": "memory", "less accurate": "error"}
+SHOWN_AS = {"more memory": "memory", "less memory": "memory", "memory": "memory", "less accurate": "error"}
 
 
 def compare(row: Row, commit: str, base: str) -> str:

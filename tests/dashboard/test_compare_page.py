@@ -109,6 +109,20 @@ def test_ratios_and_intervals_are_the_dataframes_and_the_clearest_stands_first(
     assert "now runs aten::baddbmm" in flex["memory, error, kernels, status"]
 
 
+def test_bytes_that_look_alike_are_told_exactly_and_a_few_are_neither_more_nor_less(
+    watched: Watched, site: str
+) -> None:
+    page = watched.open(site)
+    pairs = ((1_103_872, 1_103_884), (1_103_872, 1_105_100), (67_200_000, 101_000_000), (101_000_000, 67_200_000))
+    said = [page.evaluate(f"bytesChanged({before}, {after})") for before, after in pairs]
+    assert said == [
+        "memory: 1,103,872 became 1,103,884 bytes",
+        "more memory: 1.10\u00a0MB became 1.11\u00a0MB (1.00×)",
+        "more memory: 67.2\u00a0MB became 101\u00a0MB (1.50×)",
+        "less memory: 101\u00a0MB became 67.2\u00a0MB (0.665×)",
+    ]
+
+
 def test_it_says_that_it_is_unpaired_and_what_the_pairs_said(watched: Watched, site: str) -> None:
     page = watched.open(site)
     said = page.locator("[data-page=compare]").inner_text()

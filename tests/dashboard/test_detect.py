@@ -133,6 +133,22 @@ def test_statuses_new_and_vanished_cells_are_events(tmp_path: Path) -> None:
     assert "ok became oom: out of memory" in {finding.words for finding in found[0].findings}
 
 
+@pytest.mark.parametrize(
+    ("more", "kind"), [(12, "memory"), (-12, "memory"), (2000, "more memory"), (-2000, "less memory")]
+)
+def test_a_few_bytes_more_are_told_exactly_and_are_not_worse(tmp_path: Path, more: int, kind: str) -> None:
+    before = written(tmp_path)
+    cells = before.cells.copy()
+    newest = cells["commit"] == list(dict.fromkeys(cells["commit"]))[-1]
+    own = (cells["backend"] == "sdpa") & (cells["module"] == "template") & (cells["status"] == "ok")
+    cells.loc[own, "bytes"] = 1_103_872 + more * newest[own]
+    (event,) = alarms.events(history.History(cells, before.sweeps))
+    assert {(x.kind, x.words) for x in event.findings if x.row is not None} == {
+        (kind, f"1,103,872 became {1_103_872 + more:,} bytes")
+    }
+    assert bool(event.of("confirmed")) == (kind == "more memory")
+
+
 def test_no_two_cells_of_a_commit_have_one_name(tmp_path: Path) -> None:
     """Not an attention and the whole module of it, nor two operations of one benchmark, as ``benchmarks/block.py``."""
     demo.write(tmp_path, QUIET[:1], modules=["msa_row"], dtypes=["float32"])

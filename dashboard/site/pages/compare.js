@@ -94,10 +94,18 @@ function exactChanges(base, head) {
   const known = base.kernels.length > 0 && head.kernels.length > 0;
   return [
     base.status !== head.status ? `${words(base.status)} became ${words(head.status)}${head.reason ? `: ${head.reason}` : ""}` : "",
-    base.bytes && head.bytes && base.bytes !== head.bytes ? `memory ${si(base.bytes, "B")} became ${si(head.bytes, "B")} (${ratio(head.bytes / base.bytes)})` : "",
+    base.bytes && head.bytes && base.bytes !== head.bytes ? bytesChanged(base.bytes, head.bytes) : "",
     base.error !== null && head.error !== null && base.error !== head.error ? `error ${percent(base.error)} became ${percent(head.error)} of its budget` : "",
     ...(known ? [...leading(base, head).map((kernel) => `no longer runs ${kernel}`), ...leading(head, base).map((kernel) => `now runs ${kernel}`)] : []),
   ].filter(Boolean);
+}
+
+/** Less than a thousandth is neither more nor less, as in dashboard/alarms.py; exact where both look alike. @param {number} before @param {number} after */
+function bytesChanged(before, after) {
+  const times = after / before;
+  const kind = Math.abs(times - 1) < 0.001 ? "memory" : times > 1 ? "more memory" : "less memory";
+  const [one, other] = [si(before, "B"), si(after, "B")];
+  return one === other ? `${kind}: ${before.toLocaleString("en")} became ${after.toLocaleString("en")} bytes` : `${kind}: ${one} became ${other} (${ratio(times)})`;
 }
 
 /** How a recorded comparison names a cell. @param {Cell} cell */

@@ -12,7 +12,7 @@
 
 const HISTORY_QUANTITIES = {
   time: { unit: "s", noun: "time", say: (/** @type {number} */ value) => si(value, "s"), kinds: ["slower", "faster"] },
-  memory: { unit: "B", noun: "memory", say: (/** @type {number} */ value) => si(value, "B"), kinds: ["more memory", "less memory"] },
+  memory: { unit: "B", noun: "memory", say: (/** @type {number} */ value) => si(value, "B"), kinds: ["more memory", "less memory", "memory"] },
   error: { unit: "share", noun: "error", say: percent, kinds: ["less accurate"] },
 };
 /** Letters of what happened beside the numbers. @type {Record<string, string>} */
@@ -205,7 +205,7 @@ function historyChart(lines, rows, beside, { chosen }, specification, { say, nou
     const common = { ...axis(commit), backend, value: own, text: `${backend}, ${commitId(commit)}: ${say(own)}` };
     return [
       { ...common, kind: "measured", low: low[at] ?? null, high: high[at] ?? null },
-      ...changes.filter((change) => change.at === at && kinds.includes(change.kind)).map((change) => ({
+      ...changes.filter((change) => change.at === at && kinds.slice(0, 2).includes(change.kind)).map((change) => ({
         ...common, kind: "change", tier: change.tier, up: change.kind !== kinds[1],
         label: change.tier === "confirmed" && /^[+-]/.test(change.words) ? change.words.replace(/\.\d /, " ") : "",
         text: `${backend} ${changeWords(change)}, at ${commitId(commit)}: ${commit.subject}`,
