@@ -176,7 +176,7 @@ COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 def cases() -> tuple[Case, ...]:
     """Every operation x dtype x mask kind x direction, then the groups, nearly all in training, then mixtures."""
     groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, blocks, empty)
-    return (*operations(), *itertools.chain.from_iterable(group() for group in groups))
+    return (*operations(), *itertools.chain.from_iterable(group() for group in groups), *mixed())
 
 
 def few() -> tuple[Case, ...]:
