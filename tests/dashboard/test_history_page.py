@@ -128,11 +128,23 @@ def test_every_choice_changes_what_the_page_says(watched: Watched, site: str) ->
         change()
         assert said.inner_html() != before
         assert page.url != address
+    assert "intervals of the median" in said.inner_text()
     choose(page, "quantity", "memory")
+    assert "intervals of the median" not in said.inner_text()
     select(page, "cell", 2)
     assert "sdpa more memory" in page.locator("[data-page=history] .verdict").inner_text()
     shown = said.locator(".data-table").inner_text()
     assert watched.open(page.url).locator("[data-page=history] .data-table").inner_text() == shown
+
+
+def test_an_axis_has_numbers_where_all_values_lie_between_two_ticks(watched: Watched, site: str) -> None:
+    page = watched.open(site)
+    page.locator("svg.marks").wait_for()
+    spec = {"layer": [{"encoding": {"y": {"axis": {"values": [1, 2, 3, 5]}}}}, {"encoding": {}}]}
+    ask = "([spec, values]) => { ticksWhereNarrow(spec, values); return spec.layer[0].encoding.y.axis.values; }"
+    assert page.evaluate(ask, [spec, [0.9, 2.5]]) == [1, 2, 3, 5]
+    for narrow in ([2.1, 2.9], [1.9, 2.1], [6, 7]):
+        assert page.evaluate(ask, [spec, narrow]) is None
 
 
 def test_an_event_leads_to_the_cells_history_and_to_both_commits(watched: Watched, site: str) -> None:

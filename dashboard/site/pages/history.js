@@ -221,6 +221,7 @@ function historyChart(lines, rows, beside, { chosen }, specification, { say, nou
   const measured = numbers.filter(({ kind }) => kind === "measured");
   const spec = structuredClone(specification);
   spec.datasets = { measured, dots: few ? measured : [], changes: numbers.filter(({ kind }) => kind === "change"), events };
+  ticksWhereNarrow(spec, measured.map(({ value }) => value));
   const ids = oldestFirst.map(({ commit }) => commitId(commit));
   const each = Math.ceil(ids.length / (innerWidth < 720 ? 4 : 12));
   spec.encoding.x = chosen.order === "date"
@@ -228,8 +229,16 @@ function historyChart(lines, rows, beside, { chosen }, specification, { say, nou
     : { field: "commit", type: "ordinal", scale: { domain: ids }, title: null, axis: { labelAngle: -40, grid: false, values: ids.filter((_, n) => n % each === 0) } };
   return [
     chart(spec, distinct(measured, ({ backend }) => backend).map((backend) => ({ backend })), [make("b", {}, `${noun[0].toUpperCase()}${noun.slice(1)} over commits. `),
-      `The bands are intervals of the median. ▲ grew, ▼ fell; hollow: suspect. Letters: ${lettersThere(events)}`], innerWidth < 720 ? 380 : Math.min(1100, innerWidth - 300)),
+      `${noun === "time" ? "The bands are intervals of the median. " : ""}▲ grew, ▼ fell; hollow: suspect. Letters: ${lettersThere(events)}`], innerWidth < 720 ? 380 : Math.min(1100, innerWidth - 300)),
   ];
+}
+
+/** Where less than two of the usual ticks lie between the values, leaves the choice of them to the scale. @param {any} spec @param {number[]} values */
+function ticksWhereNarrow({ layer }, values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  for (const { encoding: { y } } of layer) {
+    if (y?.axis && y.axis.values.filter((/** @type {number} */ tick) => least <= tick && tick <= most).length < 2) Object.assign(y.axis, { values: null, tickCount: 5 });
+  }
 }
 
 /** What the letters in a chart mean. @param {{label: string}[]} events */
