@@ -45,11 +45,11 @@ function dtypesOf(cells) {
 async function settle(data, wanted) {
   /** @type {string[]} */
   const missing = [];
-  /** @param {string} name @param {string[]} known @returns {string} */
-  const pick = (name, known) => {
+  /** @param {string} name @param {string[]} known @param {boolean} follows @returns {string} */
+  const pick = (name, known, follows = false) => {
     const value = wanted[name];
     if (value !== undefined && known.includes(value)) return value;
-    if (value !== undefined && known.length > 0) missing.push(`${name} ${shorten(value, 60)}`);
+    if (value !== undefined && known.length > 0 && !follows) missing.push(`${name} ${shorten(value, 60)}`);
     return known[0] ?? "";
   };
   /** @type {Choices} */
@@ -67,10 +67,10 @@ async function settle(data, wanted) {
   const shown = { view, commit, cells, chosen };
   /** @type {Record<string, Record<string, string>>} */
   const labels = {};
-  for (const [name, { values }] of Object.entries(PAGES[chosen.page].choices)) {
+  for (const [name, { values, follows }] of Object.entries(PAGES[chosen.page].choices)) {
     if (values) {
       labels[name] = await values(shown);
-      chosen[name] = pick(name, Object.keys(labels[name]));
+      chosen[name] = pick(name, Object.keys(labels[name]), follows);
     } else chosen[name] = wanted[name] ?? "";
   }
   return { shown, chosen, missing, labels };

@@ -1,9 +1,9 @@
 /**
  * A page of the site. `uses` names the common choices that change it; `choices` are its own; `draw` returns what it shows.
  * @typedef {{view: View, commit: Commit, cells: Cell[], chosen: Choices}} Shown
- * @typedef {{legend: string, as?: "segments" | "select", values: ((shown: Shown) => Record<string, string> | Promise<Record<string, string>>) | null}} OwnChoice
+ * @typedef {{legend: string, as?: "segments" | "select", values: ((shown: Shown) => Record<string, string> | Promise<Record<string, string>>) | null, follows?: boolean}} OwnChoice
  *   `values` are what can be chosen, each with its label (the first is what is chosen at first); null: any text, and no
- *   field in the form, such as a table's filter.
+ *   field in the form, such as a table's filter; `follows`: what can no longer be chosen gives way without a word.
  * @typedef {{title: string, about: string, uses: CommonChoice[], choices: Record<string, OwnChoice>, draw: (shown: Shown) => Drawn | Promise<Drawn>}} Page
  * @typedef {(Node | string)[]} Drawn
  */

@@ -159,6 +159,34 @@ def test_every_choice_changes_what_it_says_and_two_environments_can_be_held_toge
     assert commit == base
 
 
+def test_base_stands_before_head_whatever_head_is_chosen(watched: Watched, site: str) -> None:
+    page = watched.open(site)
+    newest, middle, oldest = page.locator("select[name=commit] option").evaluate_all("all => all.map(one => one.value)")
+    base = page.locator("select[name=base]")
+    assert base.input_value() == middle
+    select(page, "commit", 1)
+    assert base.input_value() == oldest
+    assert page.locator("#notice").inner_text() == ""
+    select(page, "commit", 0)
+    assert base.input_value() == oldest  # as it was chosen: older than head
+    page = watched.open(f"{site}&commit={middle}&base={newest}")
+    assert base.input_value() == oldest
+    select(page, "commit", 2)
+    assert "nothing to hold it against" in page.locator("[data-page=compare]").inner_text()
+
+
+def test_what_stands_in_two_series_counts_once(watched: Watched, tmp_path: Path) -> None:
+    demo.write(tmp_path / "r", COMMITS[:2], modules=["msa_row"], dtypes=["float32"])
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    page = watched.open((tmp_path / "s").as_uri() + "/index.html#page=compare")
+    cells = history.load(tmp_path / "r").cells
+    newest = cells[cells["commit"] == list(dict.fromkeys(cells["commit"]))[-1]]
+    once = newest.drop_duplicates(["S", "R", "N_head", "backend", "direction"])
+    assert len(once) < len(newest)
+    assert len(table(page)) == len(once)
+    assert f"of {len(once)} cells changed" in page.locator("[data-page=compare]").inner_text()
+
+
 def test_one_commit_alone_has_nothing_beside_it_and_a_narrow_page_does_not_scroll(
     browser: Any, site: str, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ addPage("compare", {
   uses: ["place", "commit"],
   choices: {
     in: { legend: "Base measured in", as: "select", values: ({ view }) => basePlaces(view) },
-    base: { legend: "Base", as: "select", values: (shown) => baseCommits(shown) },
+    base: { legend: "Base", as: "select", follows: true, values: (shown) => baseCommits(shown) },
     operation: { legend: "Operation", as: "select", values: ({ cells }) => ({ all: "all", ...Object.fromEntries(operationsOf(cells).map(([cell]) => [`${cell.operation} ${cell.level}`, titleOf(cell)])) }) },
     backend: { legend: "Backend", as: "select", values: ({ cells }) => ({ all: "all", ...plainLabels(distinct(cells, (cell) => cell.backend).sort()) }) },
     sort: { legend: "", values: null },
@@ -40,13 +40,13 @@ function baseView({ view, chosen }) {
   return data.views.find((other) => placeOf(other) === chosen.in) ?? view;
 }
 
-/** What base may be, the most telling first: the commit before head, or head itself in another environment. @param {Shown} shown */
+/** What base may be, the most telling first: a commit before head, or head itself in another environment. @param {Shown} shown */
 function baseCommits(shown) {
   const { view, commit } = shown;
   const other = baseView(shown);
-  const kept = other.commits.filter((one) => one.cells || one.file);
-  const first = other === view ? view.commits[view.commits.indexOf(commit) + 1] : kept.find((one) => one.hash === commit.hash);
-  const ordered = [...kept.filter((one) => one === first), ...kept.filter((one) => one !== first && one !== commit)];
+  const older = other === view ? view.commits.slice(view.commits.indexOf(commit) + 1) : other.commits;
+  const kept = older.filter((one) => one.cells || one.file);
+  const ordered = kept.toSorted((a, b) => Number(b.hash === commit.hash) - Number(a.hash === commit.hash));
   return Object.fromEntries(ordered.map((one) => [commitId(one), `${commitId(one)}  ${one.date.slice(0, 10)}  ${shorten(one.subject, 60)}`]));
 }
 
@@ -56,7 +56,7 @@ async function drawCompare(shown) {
   const other = baseView(shown);
   const base = other.commits.find((one) => commitId(one) === chosen.base);
   const file = /** @type {CompareFile} */ (await load("compare"));
-  if (!base) return [make("p", {}, "There is one commit only: nothing to hold it against. Measure another, or choose another environment."), ...recordedComparisons(file)];
+  if (!base) return [make("p", {}, "There is no commit before this one: nothing to hold it against. Choose a later head, or another environment."), ...recordedComparisons(file)];
   await loadCommit(base);
   const sides = { baseView: other, base, head };
   const paired = pairedOf(file, sides, shown.view);
@@ -71,12 +71,16 @@ async function drawCompare(shown) {
   ];
 }
 
-/** Cells that stand in both commits. @param {ComparedSides} sides @param {Map<string, PairedOutcome>} paired @returns {ComparedCell[]} */
+/** Cells that stand in both commits, each measurement once. @param {ComparedSides} sides @param {Map<string, PairedOutcome>} paired @returns {ComparedCell[]} */
 function comparedCells({ base, head }, paired) {
   const ofBase = new Map(cellsOf(data, base).map((cell, at) => [base.cells?.place[at], cell]));
-  return cellsOf(data, head).flatMap((cell, at) => {
+  const both = new Map(cellsOf(data, head).flatMap((cell, at) => {
     const before = ofBase.get(head.cells?.place[at]);
-    return before ? [{ base: before, head: cell, ...ratioOf(before, cell), changes: exactChanges(before, cell), paired: paired.get(pairedKey(cell)) ?? null }] : [];
+    return before ? [[cell, before]] : [];
+  }));
+  return onceEach([...both.keys()]).map((cell) => {
+    const before = /** @type {Cell} */ (both.get(cell));
+    return { base: before, head: cell, ...ratioOf(before, cell), changes: exactChanges(before, cell), paired: paired.get(pairedKey(cell)) ?? null };
   });
 }
 
