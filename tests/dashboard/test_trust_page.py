@@ -164,8 +164,8 @@ def test_its_table_is_the_records(watched: Watched, site: str, cells: pd.DataFra
     ordered = cells.sort_values("change")
     assert [row[5] for row in rows] == [fine(change) for change in ordered["change"]]
     assert [row[0].replace("\n", "") for row in rows] == list(ordered["backend"])
-    half = (ordered["seconds_high"] - ordered["seconds_low"]) / 2 / ordered["seconds"]
-    assert [row[4] for row in rows] == [f"±{fine(share)}" for share in half]
+    ends = zip(ordered["seconds_low"] / ordered["seconds"], ordered["seconds_high"] / ordered["seconds"], strict=True)
+    assert [row[4] for row in rows] == [f"−{fine(1 - low)} to +{fine(high - 1)}" for low, high in ends]
     assert all(re.fullmatch(r"[\d.]+\s%", row[6]) for row in rows)  # twelve commits are enough
     assert {row[7] for row in rows} == {"20 in 4\u00a0rounds"}
     assert page.locator("#trust-table [aria-sort=ascending]").count() == 1
@@ -220,7 +220,7 @@ def test_of_an_old_commit_it_says_what_is_left_out(watched: Watched, site: str) 
     page.locator("select[name=commit]").select_option(index=11)
     settled(page)
     said = words(page)
-    assert "half have an interval of ±" in said
+    assert "of the median wide, or less" in said
     assert "The samples of the newest 10 commits are in this site" in said
     assert page.locator("#trust-cell svg").count() == 0
     assert "asv run -b" in said

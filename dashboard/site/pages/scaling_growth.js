@@ -137,7 +137,7 @@ function growthChart(lines, crossings, axis, quantity, spec) {
   own.encoding.x.axis = { values: distinct(values, (value) => value.size).sort((a, b) => a - b), labelOverlap: true };
   own.encoding.x.title = `${axis} (${data.axes[axis] ?? axis})`;
   return chart(own, [...values, ...rings], [make("b", {}, `${quantity.title} over ${axis}. `),
-    "Both axes are logarithmic. Bars: 95 % intervals. Hollow points on dashed lines: predicted, not measured. Rings: crossovers."], 720);
+    `Both axes are logarithmic. ${quantity.unit !== "B" ? "Bars: intervals of the median (Terms). " : ""}Hollow points on dashed lines: predicted, not measured. Rings: crossovers.`], 720);
 }
 
 /**

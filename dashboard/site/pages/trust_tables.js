@@ -27,7 +27,7 @@ function trustTable({ timed }, chosen) {
     { name: "operation", title: "Operation", value: ({ cell }) => titleOf(cell) },
     { name: "size", title: "Size", value: ({ cell }) => sizeHeading(cell.size) },
     { name: "seconds", title: "Time", value: ({ cell }) => cell.seconds, show: ({ cell }) => si(Number(cell.seconds), "s") },
-    { name: "interval", title: "Interval", value: ({ cell }) => halfWidth(cell), show: ({ cell }) => `±${fine(halfWidth(cell))}` },
+    { name: "interval", title: "Interval", value: ({ cell }) => halfWidth(cell), show: ({ cell }) => `−${fine(1 - cell.seconds_low / Number(cell.seconds))} to +${fine(cell.seconds_high / Number(cell.seconds) - 1)}` },
     { name: "rounds", title: "Smallest change, by its rounds", value: ({ noise }) => noise?.by_rounds ?? null, show: ({ noise }) => share(noise?.by_rounds) || "–" },
     { name: "history", title: "Smallest change, by its history", value: ({ noise }) => noise?.by_history ?? null, show: ({ noise }) => share(noise?.by_history) || "–" },
     { name: "n", title: "Samples", value: ({ cell }) => cell.n, show: ({ cell }) => cell.rounds ? `${cell.n} in ${counted(cell.rounds, "round")}` : String(cell.n) },
@@ -62,7 +62,7 @@ function formulas({ index }) {
       + "With n rounds of standard deviation s, two sweeps like this one differ by e = s·√(2/n) by chance, and a change of exp((t₀.₉₉ + t₀.₉₀)·e) − 1 is found nine times in ten, with a false alarm in fifty; t is Student’s with 2(n − 1) degrees of freedom. "
       + "How processes and days differ comes on top: ", make("code", {}, "python -m benchmarks compare"), " measures two commits in pairs, and sees less."),
     make("p", {}, make("b", {}, "By its history. "), "How far a next commit must lie from the last twenty to be called suspect at once: six standard deviations from one commit to the next, and 1 % at least. It takes eleven commits."),
-    make("p", {}, make("b", {}, "Interval. "), "Of the median, as in all tables here: ± is half of it."),
+    make("p", {}, make("b", {}, "Interval. "), "Of the median, as in all tables here; its ends over the median. The table sorts them by half their distance."),
     make("p", { class: "quiet" }, `The site has the samples of the newest ${index.kept} commits of every machine; the journals in results/ have all.`),
   ];
 }

@@ -13,7 +13,7 @@ function noiseInShort({ timed }) {
   const changes = knownChanges(timed);
   const of = `Of ${counted(timed.length, "timed cell")} (${timed[0].cell.dtype}, ${timed[0].cell.direction})`;
   if (changes.length) return `${of}, half can tell a change of ${fine(quantileOf(changes, 0.5))} from chance.`;
-  return `${of}, half have an interval of ±${fine(quantileOf(timed.map(({ cell }) => halfWidth(cell)), 0.5))} or less.`;
+  return `${of}, half have an interval that is ${fine(2 * quantileOf(timed.map(({ cell }) => halfWidth(cell)), 0.5))} of the median wide, or less.`;
 }
 
 /** @param {Trust} trust */
@@ -32,7 +32,7 @@ function disturbancesInWords(timed) {
   const disturbed = timed.filter(({ cell }) => cell.disturbed);
   const again = timed.reduce((sum, { noise }) => sum + (noise?.discarded ?? 0), 0);
   const retaken = again ? ` ${counted(again, "round")} were disturbed and taken again.` : "";
-  if (disturbed.length === 0) return `Nothing else was at work while they were timed.${retaken}`;
+  if (disturbed.length === 0) return `No round was marked as disturbed while they were timed.${retaken}`;
   const reasons = distinct(disturbed, ({ cell }) => cell.disturbed);
   return `${disturbed.length} (${percent(disturbed.length / timed.length)}) were disturbed, on ${distinct(disturbed, problem).length} of ${counted(distinct(timed, problem).length, "problem")}: `
     + `${reasons.slice(0, 3).map((reason) => shorten(reason, 120)).join("; ")}${reasons.length > 3 ? "; and others" : ""}.${retaken}`;
