@@ -79,9 +79,16 @@ function chart(spec, values, caption, widest = 380) {
   queueMicrotask(() => {
     /** @type {any} */ (window).vegaEmbed(place, spec, {
       ast: true, renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: fileNameOf(caption),
     }).catch((/** @type {Error} */ error) => { place.textContent = `This chart could not be drawn: ${error.message}`; });
   });
   return make("figure", { class: "series" }, make("figcaption", {}, ...caption), place);
+}
+
+/** What is bold in a caption: of "<b>Time of a call.</b> Bars: ..." it is "time-of-a-call". @param {(Node | string)[]} caption */
+function fileNameOf(caption) {
+  const bold = caption.flatMap((part) => part instanceof HTMLElement && part.tagName === "B" ? [part.textContent ?? ""] : []);
+  return (bold.join(" ") || String(caption[0])).toLowerCase().match(/[\p{L}\p{N}]+/gu)?.join("-").slice(0, 80) ?? "chart";
 }
 
 /** @returns {HTMLElement[]} */
