@@ -60,6 +60,25 @@ def test_a_card_says_of_memory_what_is_true(watched: Watched, site: Path) -> Non
         assert page.evaluate(f"make('p', {{}}, ...memoryFact({less})).textContent") == said
 
 
+def test_a_chart_is_exported_under_the_name_of_its_caption(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#page=history&quantity=memory")
+    page.locator("[data-page=history] svg.marks").wait_for()
+    page.locator("[data-page=history] .chart summary").click()
+    with page.expect_download() as started:
+        page.locator("[data-page=history] .vega-actions a", has_text="SVG").click()
+    assert started.value.suggested_filename == "memory-over-commits.svg"
+
+
+def test_a_click_beside_a_headings_text_sorts(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#page=history")
+    heading = page.locator("[data-page=history] .data-table thead th").nth(1)
+    box = heading.bounding_box()
+    for x in (2, box["width"] - 3):
+        before = heading.get_attribute("aria-sort")
+        heading.click(position={"x": x, "y": box["height"] / 2})
+        assert heading.get_attribute("aria-sort") != before
+
+
 def tables(page: Any) -> str:
     return str(page.locator("#operations").inner_text())
 
