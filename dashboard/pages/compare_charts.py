@@ -15,7 +15,7 @@ def ratios() -> Spec:
         "field": "ratio",
         "type": "quantitative",
         "scale": {"type": "log", "nice": False, "padding": 12},
-        "title": "time at head over time at base: left of 1 is faster",
+        "title": ["time at head over time at base", "(left of 1 is faster)"],
         "axis": {"labelExpr": FORMATS["×"], "values": [0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 5, 10]},
     }
     y = {

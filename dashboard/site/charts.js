@@ -74,7 +74,7 @@ function chart(spec, values, caption, widest = 380) {
   }
   Object.assign(spec, { data: { values }, width: Math.min(widest, innerWidth - 140), height: Math.max(260, Math.min(widest, innerWidth) / 2), background: "transparent" });
   Object.assign(spec.config.axis, { labelColor: ink, titleColor: ink, domainColor: ink, tickColor: ink, gridColor: ink, gridOpacity: 0.12 });
-  Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 3, labelLimit: 100 } : {}) });
+  Object.assign(spec.config.legend, { labelColor: ink, ...(narrow ? { orient: "bottom", columns: 2, labelLimit: 100 } : {}) });
   for (const mark of ["text", "rule", "line", "point"]) spec.config[mark] = { color: ink };
   queueMicrotask(() => {
     /** @type {any} */ (window).vegaEmbed(place, spec, {
@@ -83,6 +83,18 @@ function chart(spec, values, caption, widest = 380) {
     }).catch((/** @type {Error} */ error) => { place.textContent = `This chart could not be drawn: ${error.message}`; });
   });
   return make("figure", { class: "series" }, make("figcaption", {}, ...caption), place);
+}
+
+/** What a chart with a row for each operation calls it: in short where there is little room. @param {Cell} cell */
+function rowOfOperation(cell) {
+  if (innerWidth >= 720) return titleOf(cell).replace(", whole module", " (module)");
+  return `${words(cell.operation)}${cell.level === "module" ? ", module" : ""}`;
+}
+
+/** Room for the names of such rows: on a narrow screen in small letters, "module" on a line of its own. @param {any} spec */
+function roomForRows({ layer }) {
+  const axis = innerWidth < 720 ? { labelExpr: "split(datum.label, ', ')", labelFontSize: 10, labelLineHeight: 10, labelLimit: 110 } : { labelLimit: 260 };
+  for (const { encoding: { y } } of layer) Object.assign(y?.axis ?? {}, axis);
 }
 
 /** What is bold in a caption: of "<b>Time of a call.</b> Bars: ..." it is "time-of-a-call". @param {(Node | string)[]} caption */

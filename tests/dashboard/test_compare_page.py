@@ -198,5 +198,9 @@ def test_one_commit_alone_has_nothing_beside_it_and_a_narrow_page_does_not_scrol
     watched.open(site)
     settled(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    chart = page.locator("[data-page=compare] .chart")
+    chart.locator("svg.marks").wait_for()
+    assert chart.locator(".role-axis-label text", has_text="template pointwise").count() == 1
+    assert chart.evaluate("box => box.scrollWidth <= box.clientWidth")
     page.context.close()
     assert watched.wrong == []

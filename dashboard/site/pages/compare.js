@@ -168,12 +168,14 @@ function anchorWords({ anchors }, view, head, other, base) {
 function ratioChart(cells, specification) {
   const timed = cells.filter(({ ratio }) => ratio !== null);
   if (timed.length === 0) return [];
-  const groups = groupBy(timed, ({ head }) => titleOf(head));
+  const groups = groupBy(timed, ({ head }) => rowOfOperation(head));
   const values = [...groups].flatMap(([operation, own]) => own.map(({ head, ratio: times, low, high, clarity }, at) => ({
     operation, backend: head.backend, ratio: times, low, high, clear: Number(clarity) > 1, offset: (at + 0.5) / own.length,
     text: `${nameOfCell(head)}: ${ratio(Number(times))} (${ratio(Number(low))} to ${ratio(Number(high))})`,
   })));
-  return [chart(structuredClone(specification), values, [make("b", {}, "Time at head over time at base. "),
+  const spec = structuredClone(specification);
+  roomForRows(spec);
+  return [chart(spec, values, [make("b", {}, "Time at head over time at base. "),
     "A point a cell; bars: what both intervals leave room for; faint where that includes 1."], innerWidth < 720 ? 380 : Math.min(760, innerWidth - 480))];
 }
 

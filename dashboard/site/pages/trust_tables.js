@@ -2,13 +2,13 @@
 function noiseChart({ index, timed }) {
   const values = operationsOf(timed.map(({ cell }) => cell)).flatMap((cells) => timed.flatMap(({ cell, noise }) =>
     noise?.by_rounds && cells.includes(cell) ? [{
-      share: noise.by_rounds, operation: titleOf(cell).replace(", whole module", " (module)"), backend: cell.backend,
+      share: noise.by_rounds, operation: rowOfOperation(cell), backend: cell.backend,
       text: `${cell.backend}, ${sizeHeading(cell.size)}: ${fine(noise.by_rounds)}`,
     }] : []));
   if (values.length === 0) return [make("p", {}, "Of no cell here is it known; the table has the intervals.")];
   if (!hasCharts()) return [make("p", {}, "The charts’ library was not there when this site was built; the table has every number.")];
   const spec = structuredClone(index.charts.noise);
-  spec.layer[0].encoding.y.axis.labelLimit = innerWidth < 720 ? 80 : 260;
+  roomForRows(spec);
   return [chart(spec, values,
     ["Every point a cell: a difference between two commits that is smaller than this may be chance. Farther left is better."], 620)];
 }
