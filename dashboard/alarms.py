@@ -158,7 +158,7 @@ def name(row: Row) -> str:
     return " ".join(word for word in words if word)
 
 
-def _operation(row: Mapping[Hashable, Any]) -> str:
+def _operation(row: Mapping[Any, Any]) -> str:
     return f"{row['operation']} module" if row["level"] == "module" else str(row["operation"])
 
 
