@@ -92,7 +92,9 @@ class _Attention(nn.Module):
         if self.linear_g is None:
             return self.linear_o(o)
         gate = self.linear_g(x)
-        return self.linear_o(torch.sigmoid(gate, out=None if gate.requires_grad else gate) * o)
+        if gate.requires_grad:
+            return self.linear_o(torch.sigmoid(gate) * o)
+        return self.linear_o(gate.sigmoid_().mul_(o))
 
     def _heads(self, x: Float[Tensor, "*B L H*c"], axis: int) -> Float[Tensor, "*B H L c"]:
         return x.unflatten(-1, (self.N_head, -1)).movedim(axis - 1, -2)

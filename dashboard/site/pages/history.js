@@ -93,7 +93,7 @@ function historySpans(commits) {
 function spread(runs, length) {
   /** @type {(T | null)[]} */
   const values = Array(length).fill(null);
-  runs.forEach(([at, value], n) => values.fill(value, at, runs[n + 1]?.[0] ?? length));
+  for (const [n, [at, value]] of runs.entries()) values.fill(value, at, runs[n + 1]?.[0] ?? length);
   return values;
 }
 
@@ -140,7 +140,7 @@ function besideNumbers(index, view) {
     found.set(at, [...(found.get(at) ?? []), [kind, words]]);
   for (const [at, words] of index.environment[view]) add(at, "environment", `the environment moved: ${words}`);
   const runs = index.versions[view].filter(([, words]) => words !== null);
-  runs.slice(1).forEach(([at, before], n) => add(at - 1, "versions", `${before} became ${runs[n][1]}`));
+  for (const [n, [at, before]] of runs.slice(1).entries()) add(at - 1, "versions", `${before} became ${runs[n][1]}`);
   return found;
 }
 
