@@ -167,7 +167,9 @@ class Worker:
             "first": first,
         }
 
-    def warm(self, problem: Problem, backend: str, direction: str, most: float, last: float | None) -> dict[str, Any]:
+    def warm(
+        self, problem: Problem, backend: str, direction: str, most: float, last: float | None = None
+    ) -> dict[str, Any]:
         """Warm up; the seconds of a call. ``last`` is what is known of them."""
         from benchmarks.instrument import clock
 

@@ -206,6 +206,7 @@ def working(device: str) -> Worker:
     """A worker in this process, without the limits of one of its own."""
     found = object.__new__(Worker)
     found.device, found.clock = device, CudaClock() if device == "cuda" else HostClock()
+    found.limit, found.cold = 0, False
     found.forget()
     return found
 
