@@ -221,6 +221,6 @@ class Duel:
     def first_call(self, order: dict[str, Any], role: str, worker: WorkerProcess, warm: bool) -> float:
         """Warm up; seconds of a call."""
         if warm:
-            warming = {**order, "do": "warm", "most": EFFORT.warm_up, "last": None}
+            warming = {**order, "do": "warm", "most": EFFORT.warm_up}
             return float(worker.ask(self.order(warming, role), 10 * EFFORT.patience)["seconds"])
         return min(worker.ask(order | {"n": 5}, EFFORT.patience)["seconds"])

@@ -45,20 +45,7 @@ def samples() -> Spec:
 
     Values: ``order``, ``value``, ``backend`` ("process 1", ...), ``round``, ``text``, and in each ``low`` and ``high``.
     """
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"zero": False, "padding": 8},
-        "title": None,
-        "axis": {"labelExpr": OVER_MEDIAN},
-    }
-    x = {
-        "field": "order",
-        "type": "quantitative",
-        "title": "sample",
-        "scale": {"zero": False, "nice": False, "padding": 12},
-        "axis": {"tickMinStep": 1},
-    }
+    x, y = _in_order("sample")
     band = {
         "transform": [{"aggregate": [{"op": "min", "field": end, "as": end} for end in ("low", "high")]}],
         "mark": {"type": "rect", "opacity": 0.15},
@@ -87,20 +74,7 @@ def anchors() -> Spec:
 
     Values: ``order``, ``value``, ``backend`` (the anchor's name), ``text``.
     """
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"zero": False, "padding": 8},
-        "title": None,
-        "axis": {"labelExpr": OVER_MEDIAN},
-    }
-    x = {
-        "field": "order",
-        "type": "quantitative",
-        "title": "commit, the newest last",
-        "scale": {"zero": False, "nice": False, "padding": 12},
-        "axis": {"tickMinStep": 1},
-    }
+    x, y = _in_order("commit, the newest last")
     common: dict[str, Any] = {
         "x": x,
         "y": y,
@@ -110,6 +84,25 @@ def anchors() -> Spec:
     line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": common}
     shape = {"shape": _style(("matmul", "copy"), SHAPES)}
     return chart(layer=[line, {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": common | shape}])
+
+
+def _in_order(title: str) -> tuple[Spec, Spec]:
+    """The axes of what is shown in its order, over its median."""
+    x = {
+        "field": "order",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": False, "nice": False, "padding": 12},
+        "axis": {"tickMinStep": 1},
+    }
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"zero": False, "padding": 8},
+        "title": None,
+        "axis": {"labelExpr": OVER_MEDIAN},
+    }
+    return x, y
 
 
 def _named(noun: str, most: int) -> Spec:
