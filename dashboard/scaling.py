@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,13 @@ def _of_series(series: pd.DataFrame) -> Iterator[dict[str, Any]]:
         errors = np.log(known["seconds_high"].to_numpy() / known["seconds_low"].to_numpy()) / 2 if timed else 0.0
         found = fit(sizes, known[quantity].to_numpy(), errors)
         flops = cost.module_flops if known["level"].iloc[0] == "module" else cost.core_flops
-        problems = [_problem(row) for row in known.to_dict("records")]
+        problems = [problem(row, _sizes(row)) for row in known.to_dict("records")]
         work, least = (flops, cost.least_bytes_moved) if timed else (cost.score_bytes, cost.output_bytes)
         yield {
             **{name: known[name].iloc[0] for name in SERIES}, "axis": axis, "sizes": [int(size) for size in sizes],
             "quantity": quantity, "exponent": found.slope, "low": found.low, "high": found.high,
-            "work": fit(sizes, [work(problem) for problem in problems]).slope,
-            "least": fit(sizes, [least(problem) for problem in problems]).slope,
+            "work": fit(sizes, [work(one) for one in problems]).slope,
+            "least": fit(sizes, [least(one) for one in problems]).slope,
         }  # fmt: skip
 
 
@@ -147,13 +147,17 @@ def _slopes(sizes: Values, values: Values, errors: Values) -> Values:
     return np.stack([slope, slope - half, slope + half])
 
 
-def _problem(row: dict[Any, Any]) -> Problem:
-    """The row's problem as ``impls`` describes it."""
-    sizes: dict[str, Any] = {axis: int(row[axis]) for axis in (*AXES, "c") if not math.isnan(row[axis])}
+def problem(about: Mapping[Any, Any], sizes: Mapping[str, Any]) -> Problem:
+    """The problem as ``impls`` describes it. Raises ValueError for one that it does not know."""
     return Problem(
-        operation=row["operation"], dtype=row["dtype"], direction=row["direction"], mask=row["mask"] or "none",
-        c_in=CHANNELS.get(row["operation"], 256), **sizes,
+        operation=about["operation"], dtype=about["dtype"], direction=about["direction"], mask=about["mask"] or "none",
+        c_in=CHANNELS.get(about["operation"], 256), **sizes,
     )  # fmt: skip
+
+
+def _sizes(row: Mapping[Any, Any]) -> dict[str, int]:
+    """The row's axes, those it has."""
+    return {axis: int(row[axis]) for axis in (*AXES, "c") if not math.isnan(row[axis])}
 
 
 def main(argv: list[str] | None = None) -> int:

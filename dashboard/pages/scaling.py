@@ -25,7 +25,7 @@ from dashboard import charts
 from dashboard.naming import number
 from dashboard.pages import scaling_charts
 from dashboard.pages.record import Record
-from dashboard.scaling import AXES, CHANNELS, CONFIDENCE
+from dashboard.scaling import AXES, CONFIDENCE, problem
 from dashboard.texts import seven_digits
 from impls import cost
 from impls.problem import Problem
@@ -79,22 +79,15 @@ def _curve(key: tuple[Any, ...], sizes: Iterable[int]) -> list[dict[str, Any]]:
     *about, axis, fixed = key
     own = dict(zip(ABOUT, about, strict=True))
     try:
-        problems = [_problem(own, dict(fixed) | {axis: size}) for size in sorted(sizes)]
+        problems = [problem(own, dict(fixed) | {axis: size}) for size in sorted(sizes)]
     except ValueError:
         return []
     flops = cost.module_flops if own["level"] == "module" else cost.core_flops
     counts = {
         "flops": flops, "moved": cost.least_bytes_moved, "scores": cost.score_bytes, "output": cost.output_bytes,
     }  # fmt: skip
-    numbers = {name: [count(problem) for problem in problems] for name, count in counts.items()}
+    numbers = {name: [count(one) for one in problems] for name, count in counts.items()}
     return [own | {"axis": axis, "fixed": dict(fixed), "sizes": sorted(sizes)} | numbers]
-
-
-def _problem(about: dict[str, str], sizes: dict[str, Any]) -> Problem:
-    return Problem(
-        operation=about["operation"], dtype=about["dtype"], direction=about["direction"], mask=about["mask"] or "none",
-        c_in=CHANNELS.get(about["operation"], 256), **sizes,
-    )  # fmt: skip
 
 
 def roofs(sweeps: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
