@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from dashboard.alarms import Event, lines
-from dashboard.listing import compare, newest
+from dashboard.links import event as link_to
+from dashboard.listing import newest
 
 UNKNOWN = "1970-01-01T00:00:00+00:00"
 ATOM = "http://www.w3.org/2005/Atom"
@@ -32,7 +33,7 @@ def write(events: Sequence[Event], cells: pd.DataFrame, out: Path) -> Path:
         _add(entry, "title", str(event))
         _add(entry, "updated", _iso(dates[event.commit]))
         _add(entry, "content", "\n".join(lines(event, verbose=True))).set("type", "text")
-        _add(entry, "link", "").set("href", f"index.html{compare(event, cells) or '#' + event.anchor_id}")
+        _add(entry, "link", "").set("href", f"index.html{link_to(event.anchor_id)}")
     path = out / "feed.xml"
     ElementTree.ElementTree(feed).write(path, encoding="utf-8", xml_declaration=True)
     return path

@@ -3,6 +3,7 @@
     history = load(Path("results"))
     history.cells       one row for each machine, environment, commit, series, parameters and direction (see COLUMNS)
     history.sweeps      one row for each sweep: versions, threads, device, effort, duration (see SWEEP_COLUMNS)
+    history.comparisons what pairs of processes told of two commits (``dashboard/comparisons.py``), newest first
     history.findings    files and lines that could not be read, each with a way out; nothing else is lost by them
 
 ``results/README.md`` describes the files.
@@ -24,6 +25,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dashboard import asv_files
+from dashboard.comparisons import comparisons
 from dashboard.findings import Finding, Findings
 from dashboard.journals import SWEEP_COLUMNS, Found, Journals
 from dashboard.statistics import spread
@@ -123,6 +125,7 @@ class History:
     cells: pd.DataFrame
     sweeps: pd.DataFrame
     findings: tuple[Finding, ...] = ()
+    comparisons: Sequence[dict[str, Any]] = ()
 
 
 def frame(results: Path | str = "results") -> pd.DataFrame:
@@ -158,7 +161,8 @@ def load(results: Path | str = "results") -> History:
             cells = pd.concat([cells, _with_threads(_table(of_asv, COLUMNS), cells)])
         cells = cells.sort_values("commit_date", kind="stable", na_position="first", ignore_index=True)
         sweeps = pd.DataFrame(journals.sweeps, columns=list(SWEEP_COLUMNS))
-        return History(_compared(cells), sweeps, findings.all())
+        in_pairs = comparisons(results, findings)
+        return History(_compared(cells), sweeps, findings.all(), in_pairs)
 
 
 @contextmanager

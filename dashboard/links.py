@@ -31,6 +31,11 @@ def history(row: Row, kind: str = "") -> str:
     )
 
 
+def event(anchor_id: str) -> str:
+    """What changed with one commit (``Event.anchor_id``)."""
+    return _address(page="changes", at=anchor_id)
+
+
 def _place(row: Row) -> str:
     threads = row["threads"]
     return f"{row['machine']}/{row['env']}/{'?' if pd.isna(threads) else int(threads)}"

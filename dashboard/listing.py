@@ -27,12 +27,13 @@ class ListedCell:
 
 @dataclass(frozen=True)
 class Listed:
-    """An event in words. ``sign`` is "Worse", "Suspect" or "Changed"; ``compare`` links to its commit beside the one
-    before ("" if none was measured); ``cells`` are the first of its ``n``, what got worse first.
+    """An event in words. ``sign`` is "Worse", "Suspect" or "Changed"; ``link`` leads to it, ``compare`` to its commit
+    beside the one before ("" if none was measured); ``cells`` are the first of its ``n``, what got worse first.
     """
 
     event: Event
     sign: str
+    link: str
     compare: str
     cells: tuple[ListedCell, ...]
     n: int
@@ -53,7 +54,7 @@ def sign(event: Event) -> str:
     return "Worse" if event.of("confirmed") else "Suspect" if event.of("suspect") else "Changed"
 
 
-def compare(event: Event, cells: pd.DataFrame) -> str:
+def _compare(event: Event, cells: pd.DataFrame) -> str:
     """The address of the event's commit beside the one before; "" if none was measured or no single cell changed."""
     rows = [finding.row for finding in event.findings if finding.row is not None]
     return links.compare(_row(cells, rows[0]), event.commit, event.previous) if rows and event.previous else ""
@@ -62,7 +63,7 @@ def compare(event: Event, cells: pd.DataFrame) -> str:
 def _listed(event: Event, cells: pd.DataFrame) -> Listed:
     first = sorted(event.findings, key=lambda finding: (finding.kind not in WORSE, finding.tier != "confirmed"))
     shown = tuple(_cell(finding, cells) for finding in first[:CELLS_OF_AN_EVENT])
-    return Listed(event, sign(event), compare(event, cells), shown, len(event.findings))
+    return Listed(event, sign(event), links.event(event.anchor_id), _compare(event, cells), shown, len(event.findings))
 
 
 def _cell(finding: Finding, cells: pd.DataFrame) -> ListedCell:

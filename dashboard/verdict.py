@@ -26,7 +26,8 @@ class Verdict:
 
     ``use`` names the backends to use, those tied with the best included: none if nothing ran, or if eager is among the
     tied. ``at`` is the size in the middle of what was measured, ``speedup`` that of the first backend over eager there
-    and ``memory`` how many times less memory it takes (None: not known, or the backend is eager itself).
+    and ``memory`` how many times less memory it takes (None: not known, or the backend is eager itself); ``row`` is the
+    row's name in the history's table (None: it has none).
     """
 
     answer: str
@@ -35,6 +36,7 @@ class Verdict:
     at: str = ""
     speedup: float | None = None
     memory: float | None = None
+    row: int | None = None
 
 
 def verdict(cells: Iterable[Row]) -> Verdict:
@@ -105,14 +107,15 @@ def _centre(timed: list[Row]) -> str:
     return central[len(central) // 2]
 
 
-def _facts(best: str, timed: list[Row]) -> tuple[str, float | None, float | None]:
+def _facts(best: str, timed: list[Row]) -> tuple[str, float | None, float | None, int | None]:
     at = _centre([row for row in timed if row["backend"] == best])
-    if best == EAGER:
-        return at, None, None
     there = {row["backend"]: row for row in timed if row["at"] == at}
+    if best == EAGER:
+        return at, None, None, there[best].get("row")
     speedup, own = there[best]["speedup"], there[best]["bytes"]
     eager = there[EAGER]["bytes"] if EAGER in there else math.nan
-    return at, speedup if _known(speedup) else None, eager / own if _known(eager) and _known(own) and own else None
+    memory = eager / own if _known(eager) and _known(own) and own else None
+    return at, speedup if _known(speedup) else None, memory, there[best].get("row")
 
 
 def _best(level: dict[str, list[str]], timed: list[Row]) -> str:

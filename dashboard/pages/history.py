@@ -4,13 +4,13 @@
                 "versions", "environment": for each view [[commit, words], ...],
                 "commit_url": what a commit's hash is put behind, or "", "charts": specifications by unit}
 ``history-N``   {"places": [place of each line], "seconds", "low", "high": for each line a number a commit,
-                "bytes", "error", "status": for each line [[commit, value], ...],
+                "bytes", "error", "status", "reason": for each line [[commit, value], ...], "reasons": texts,
                 "marks": [[line, commit, kind, tier, words], ...]}
 
 A line is one cell (a backend in a series, at a size), a commit its position in the view's commits, newest first. Lists
 of pairs name the newest commit, and each one (going back) from which on another value holds; of ``environment`` the
-commits at which an anchor moved. ``versions`` and ``words`` are texts, ``status`` a position in the page's texts.
-Lists end where only nulls would follow. Marks are the changes of ``dashboard.alarms``.
+commits at which an anchor moved. ``versions`` and ``words`` are texts, ``status`` a position in the page's texts and
+``reason`` one in ``reasons``. Lists end where only nulls would follow. Marks are the changes of ``dashboard.alarms``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dashboard import charts
 from dashboard.pages import history_charts
 from dashboard.pages.record import Record
 from dashboard.rows import records
-from dashboard.texts import PLACE_NUMBERS, WRITTEN, Texts, seven_digits
+from dashboard.texts import PLACE_NUMBERS, WRITTEN, Strings, Texts, seven_digits
 
 GROUP = ["view", "operation", "level", "dtype", "direction"]
 LINE = ["module", "series", "params"]
 TIMES = {"seconds": "seconds", "low": "seconds_low", "high": "seconds_high"}
-STEADY = ("bytes", "error", "status")
+STEADY = ("bytes", "error", "status", "reason")
 URL = re.compile(r'"show_commit_url"\s*:\s*"(https?://[^"\s]+)"')
 
 
@@ -90,16 +90,19 @@ def _lines(table: pd.DataFrame, marks: dict[int, list[list[Any]]], texts: Texts)
     for name, column in TIMES.items():
         numbers = table[column].to_numpy()
         content[name] = [_numbers(numbers[own], at[own], commits) for own in parts]
+    reasons = Strings()
     for name in STEADY:
+        known = reasons if name == "reason" else texts
         steady = np.array(
-            [texts.add(value) if isinstance(value, str) else seven_digits(value) for value in table[name].tolist()],
+            [known.add(value) if isinstance(value, str) else seven_digits(value) for value in table[name].tolist()],
             dtype=object,
         )
         content[name] = [_runs(_placed(steady[own], at[own], commits)) for own in parts]
-    known = list(marks)
+    content["reasons"] = reasons.strings
+    marked = list(marks)
     content["marks"] = [
         [int(line[position]), *mark]
-        for row, position in zip(known, table.index.get_indexer(pd.Index(known)), strict=True)
+        for row, position in zip(marked, table.index.get_indexer(pd.Index(marked)), strict=True)
         if position >= 0
         for mark in marks[row]
     ]

@@ -1,6 +1,6 @@
 /**
  * What the reader has chosen; all of it stands in the address (after #), so that every view has a link. Beside the
- * common choices each page has its own.
+ * common choices each page has its own; `at` names the element that a link leads to on its page.
  * @typedef {"place" | "commit" | "direction" | "dtype" | "theme"} CommonChoice
  * @typedef {Record<string, string>} Choices
  */
@@ -56,9 +56,9 @@ async function settle(data, wanted) {
   const chosen = { page: pick("page", pageNames()), theme: pick("theme", Object.keys(THEMES)) };
   chosen.place = pick("place", data.views.map(placeOf));
   const view = data.views.find((view) => placeOf(view) === chosen.place);
-  const kept = view?.commits.filter((commit) => commit.cells || commit.file) ?? [];
-  chosen.commit = pick("commit", kept.map(commitId));
-  const commit = kept.find((commit) => commitId(commit) === chosen.commit);
+  const commits = view?.commits ?? [];
+  chosen.commit = pick("commit", commits.map(commitId));
+  const commit = commits.find((commit) => commitId(commit) === chosen.commit);
   if (!view || !commit) return { shown: null, chosen, missing, labels: {} };
   await loadCommit(commit);
   const cells = cellsOf(data, commit);
@@ -73,24 +73,28 @@ async function settle(data, wanted) {
       chosen[name] = pick(name, Object.keys(labels[name]), follows);
     } else chosen[name] = wanted[name] ?? "";
   }
+  if (wanted.at) chosen.at = wanted.at;
   return { shown, chosen, missing, labels };
 }
 
-/** @returns {Partial<Choices>} */
-function fromAddress() {
-  const text = location.hash.slice(1);
-  return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
-}
-
-/** The element that the address names, if it names one and no choices. */
-function targetOfAddress() {
-  const text = location.hash.slice(1);
-  return text && !text.includes("=") ? document.getElementById(decodeURIComponent(text)) : null;
+/** @param {string} address such as "#page=history&dtype=float32" @returns {Partial<Choices>} */
+function fromAddress(address) {
+  return Object.fromEntries(new URLSearchParams(address.slice(1)));
 }
 
 /** @param {Partial<Choices>} chosen */
 function toAddress(chosen) {
   return `#${new URLSearchParams(Object.entries(chosen).flatMap(([name, value]) => value ? [[name, value]] : []))}`;
+}
+
+/**
+ * The address of another view: what is commonly chosen stays, but for `change`. A commit is one of its place.
+ * @param {Partial<Choices>} chosen @param {Partial<Choices>} change
+ */
+function leadTo(chosen, change) {
+  const common = Object.fromEntries(COMMON_CHOICES.map((name) => [name, chosen[name]]));
+  if ((change.place ?? common.place) !== common.place) delete common.commit;
+  return toAddress({ ...common, ...change });
 }
 
 /**
@@ -102,7 +106,7 @@ function fillForm(form, data, { view, cells, chosen }, labels) {
   const manyEnvs = distinct(data.views, (view) => view.machine).length < data.views.length;
   fillSelect(form, "place", Object.fromEntries(data.views.map((view) => [placeOf(view),
     shorten(view.machine, 40) + (manyEnvs ? `, ${shorten(view.env, 40)}, ${view.threads ?? "?"} threads` : "")])), chosen.place);
-  fillSelect(form, "commit", Object.fromEntries(view.commits.filter((commit) => commit.cells || commit.file).map((commit) => [commitId(commit),
+  fillSelect(form, "commit", Object.fromEntries(view.commits.map((commit) => [commitId(commit),
     [commitId(commit), commit.date.slice(0, 10), shorten(commit.subject, 60), commit.dirty ? "(with uncommitted changes)" : ""]
       .filter(Boolean).join("  ")])), chosen.commit);
   fillSegments(form, "direction", plainLabels(directionsOf(cells)), chosen.direction);

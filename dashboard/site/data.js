@@ -1,6 +1,6 @@
 /**
- * @typedef {{operation: string, level: string, dtype: string, direction: string, answer: string, use: string[], sentences: string[], at: string, speedup: number | null, memory: number | null}} Verdict
- * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells?: Record<string, any[]>, strings?: string[], verdicts?: Verdict[], file?: string}} Commit  cells, their texts and verdicts are here or in the file; of old commits in neither
+ * @typedef {{operation: string, level: string, dtype: string, direction: string, answer: string, use: string[], sentences: string[], at: string, speedup: number | null, memory: number | null, cell: number | null}} Verdict  `cell` is the position of the one that `speedup` and `memory` tell of
+ * @typedef {{hash: string, date: string, subject: string, dirty: boolean, cells?: Record<string, any[]>, strings?: string[], verdicts?: Verdict[], file?: string}} Commit  cells, their texts and verdicts are here or in the file
  * @typedef {{machine: string, env: string, threads: number | null, device: string, device_name: string, python: string, torch: string, commits: Commit[]}} View
  * @typedef {{title: string, algorithm: string, words: string}} Operation
  * @typedef {{strings: string[], places: Record<string, any[]>, views: View[], operations: Record<string, Operation>, axes: Record<string, string>, charts: Record<string, Record<string, any>>}} Data
@@ -22,11 +22,13 @@
  * @property {number | null} compile_seconds @property {number | null} bytes @property {number | null} predicted_bytes
  * @property {number | null} error @property {[string, number | null, number | null][]} errors
  * @property {string[]} kernels @property {string} machine @property {string} disturbed
- * @property {string} command @property {string} measured
+ * @property {string} selection @property {string} range @property {string} command @property {string} measured
+ * @property {string} [heading] what the card of several cells that share a place in a table calls their sizes
+ *   `selection` and `range` are asv's options for the cell and for its commit
  */
 
 const TEXT_COLUMNS = new Set(["module", "series", "size", "direction", "backend", "dtype", "operation", "level", "mask",
-  "command", "status", "reason", "effort", "standing", "machine", "disturbed", "measured"]);
+  "selection", "status", "reason", "effort", "standing", "machine", "disturbed", "measured"]);
 
 /** @returns {Data} */
 function readData() {
@@ -53,13 +55,19 @@ function cellsOf(data, commit) {
     }
     cell.errors ??= [];
     cell.kernels = (cell.kernels ?? []).map((/** @type {number} */ kernel) => strings[kernel]);
-    const effort = /^[a-z]+$/.test(cell.effort) ? `AXIALBENCH_EFFORT=${cell.effort} ` : "";
-    const range = /^[0-9a-f]+$/.test(commit.hash) ? `${commit.hash.slice(0, 8)}^!` : "";
-    cell.command = `${effort}${cell.command} ${range}`;
+    cell.range = /^[0-9a-f]+$/.test(commit.hash) ? `${commit.hash.slice(0, 8)}^!` : "";
+    cell.command = commandOf([cell]);
     return /** @type {Cell} */ (cell);
   });
   decoded.set(commit, cells);
   return cells;
+}
+
+/** The command that measures cells of one commit again. @param {Cell[]} cells */
+function commandOf(cells) {
+  const [{ effort, range }] = cells;
+  const prefix = /^[a-z]+$/.test(effort) ? `AXIALBENCH_EFFORT=${effort} ` : "";
+  return `${prefix}asv run ${distinct(cells, (cell) => cell.selection).join(" ")} ${range}`;
 }
 
 /** Unlike values of `key`, in order of first appearance. @template T, V @param {T[]} items @param {(item: T) => V} key */

@@ -24,7 +24,8 @@ function dataTable({ caption, file, columns, rows, chosen }) {
       remember({ sort: chosen.sort === column.name ? `-${column.name}` : column.name });
       fill();
     });
-    return make("th", { scope: "col" }, button);
+    const numbers = rows.some((row) => typeof column.value(row) === "number");
+    return make("th", { scope: "col", ...(numbers ? { class: "number" } : {}) }, button);
   });
   const more = make("button", { type: "button" }, "Show all");
   more.addEventListener("click", () => { all = true; fill(); });
@@ -36,7 +37,7 @@ function dataTable({ caption, file, columns, rows, chosen }) {
   /** @param {Partial<Choices>} change */
   function remember(change) {
     Object.assign(chosen, change);
-    history.replaceState(null, "", toAddress(chosen));
+    history.replaceState(history.state, "", toAddress(chosen));
   }
 
   function wantedRows() {

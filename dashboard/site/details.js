@@ -74,6 +74,7 @@ class Details {
 
 /** @param {Cell} cell @param {() => void} close */
 function cardOf(cell, close) {
+  const timed = cell.seconds === null ? [] : [make("a", { href: leadToTrust(last, cell) }, "Its samples, and how far to trust them")];
   const closing = make("button", { class: "close", type: "button" }, "Close");
   closing.addEventListener("click", close);
   const copying = make("button", { type: "button" }, "Copy");
@@ -81,8 +82,9 @@ function cardOf(cell, close) {
     copying.textContent = (await copy(cell.command)) ? "Copied" : "Select the text above and copy it";
   });
   return [
-    make("h3", {}, make("bdi", {}, shorten(cell.backend, 80)), `, ${sizeHeading(cell.size)}, ${cell.dtype}, ${cell.direction}`),
+    make("h3", {}, make("bdi", {}, shorten(cell.backend, 80)), `, ${cell.heading ?? sizeHeading(cell.size)}, ${cell.dtype}, ${cell.direction}`),
     make("dl", {}, ...facts(cell).flatMap(([term, text]) => [make("dt", {}, term), make("dd", { dir: "auto", class: "long" }, text)])),
+    make("p", { class: "links" }, make("a", { href: leadToHistory(last, cell) }, "Over the commits"), ...timed),
     make("div", {}, make("span", { class: "quiet" }, "Measure it again: "), copying),
     make("pre", {}, make("code", {}, cell.command)),
     closing,

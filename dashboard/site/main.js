@@ -53,20 +53,31 @@ byId("theme").addEventListener("change", choose);
 /** @param {Event} event */
 async function choose(event) {
   const wanted = chosenNow();
+  delete wanted.at;
   if (event.target instanceof HTMLSelectElement && event.target.name === "place") delete wanted.commit;
-  history.pushState(null, "", toAddress(await draw(wanted)));
+  history.pushState({ seen: true }, "", toAddress(await draw(wanted)));
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());
 addEventListener("popstate", follow);
 
-/** Shows what the address says: choices, or the place on a page that it names. */
+/** Shows what the address says, and brings what it leads to into view; a view that was left is come back to as it was. */
 async function follow() {
-  const target = targetOfAddress();
-  const page = target?.closest("[data-page]");
-  await draw(target && page instanceof HTMLElement ? { ...last, page: page.dataset.page } : fromAddress());
-  if (target instanceof HTMLDetailsElement) target.open = true;
-  target?.scrollIntoView();
+  const before = last.page;
+  const known = history.state?.seen;
+  details.close(false);
+  const { page, at } = await draw(fromAddress(location.hash));
+  history.replaceState({ seen: true }, "");
+  const target = at ? document.getElementById(at) : null;
+  if (target) arriveAt(target);
+  else if (at) say(`Not on this page: ${shorten(at, 120)}.`);
+  else if (before && before !== page && !known) turnedTo(/** @type {string} */ (page));
+}
+
+/** A new page begins at its top; a reader who was among the tabs stays there. @param {string} page */
+function turnedTo(page) {
+  scrollTo(0, 0);
+  if (!byId("pages").contains(document.activeElement)) byId(`${page}-title`).focus({ preventScroll: true });
 }
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -34,12 +34,34 @@ function pageElement(name) {
   return element;
 }
 
-/** The tabs, each with an address that keeps the common choices. @param {Partial<Choices>} chosen */
+/** The tabs; they stay as they are, so that the focus stays. @param {Partial<Choices>} chosen */
 function fillTabs(chosen) {
-  const common = Object.fromEntries(COMMON_CHOICES.map((name) => [name, chosen[name]]));
-  byId("pages").replaceChildren(...pageNames().map((name) => make("a", {
-    href: toAddress({ ...common, page: name }), ...(name === chosen.page ? { "aria-current": "page" } : {}),
-  }, PAGES[name].title)));
+  const tabs = byId("pages");
+  if (tabs.childElementCount === 0) tabs.append(...pageNames().map((name) => make("a", { "data-leads": toAddress({ page: name }) }, PAGES[name].title)));
+  for (const [at, name] of pageNames().entries()) {
+    if (name === chosen.page) tabs.children[at].setAttribute("aria-current", "page");
+    else tabs.children[at].removeAttribute("aria-current");
+  }
+  keepChoices(chosen);
+}
+
+/** Links that were written before anything was chosen lead to what is chosen now. @param {Partial<Choices>} chosen */
+function keepChoices(chosen) {
+  for (const link of document.querySelectorAll("a[data-leads]")) {
+    link.setAttribute("href", leadTo(chosen, fromAddress(link.getAttribute("data-leads") ?? "")));
+  }
+}
+
+/** Brings an element into view, marks and focuses it; what is closed is opened. @param {HTMLElement} element */
+function arriveAt(element) {
+  for (const left of document.querySelectorAll("[aria-current=location]")) left.removeAttribute("aria-current");
+  element.setAttribute("aria-current", "location");
+  const cell = element.matches("button.cell");
+  element.scrollIntoView({ block: cell ? "center" : "start", inline: "center" });
+  if (cell) details.open(element, true);
+  if (element instanceof HTMLDetailsElement) element.open = true;
+  const target = cell ? element : element.querySelector("summary, [tabindex]");
+  if (target instanceof HTMLElement) target.focus({ preventScroll: true });
 }
 
 /** Shows one page's element and hides the others. @param {string} shown */

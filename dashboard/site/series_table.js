@@ -45,16 +45,10 @@ function foldNotRun(cells) {
 function tableRows(cells, sizes) {
   const rows = [...groupBy(cells, (cell) => cell.backend)].sort(
     (a, b) => rank(a[1], cells) - rank(b[1], cells) || a[0].localeCompare(b[0]));
-  /** @type {Map<string, {backends: string[], own: Cell[]}>} */
-  const shared = new Map();
-  for (const [backend, own] of rows) {
+  return [...groupBy(rows, ([backend, own]) => {
     const reasons = sizes.map((size) => emptyKey(own.find((cell) => cell.size === size)));
-    const key = reasons.every(Boolean) ? JSON.stringify(reasons) : backend;
-    const row = shared.get(key);
-    if (row) row.backends.push(backend);
-    else shared.set(key, { backends: [backend], own });
-  }
-  return [...shared.values()];
+    return reasons.every(Boolean) ? JSON.stringify(reasons) : backend;
+  }).values()].map((alike) => ({ backends: alike.map(([backend]) => backend), own: alike.flatMap(([, own]) => own) }));
 }
 
 /** "R=256" is "R 256". @param {string} size */
@@ -109,7 +103,8 @@ function tableRow(backends, own, sizes, all, show, nameOf) {
     const why = emptyKey(cell);
     let span = 1;
     while (why && at + span < sizes.length && emptyKey(bySizes[at + span]) === why) span += 1;
-    row.append(why ? emptyCell(cell, span, sizes.slice(at, at + span), backends.join(", "), nameOf)
+    const alike = sizes.slice(at, at + span);
+    row.append(why ? emptyCell(own.filter((cell) => alike.includes(cell.size)), span, alike, backends.join(", "), nameOf)
       : fullCell(/** @type {Cell} */ (cell), all, show, nameOf));
     at += span;
   }
@@ -129,14 +124,17 @@ function emptyKey(cell) {
 }
 
 /**
- * @param {Cell | undefined} cell @param {number} span @param {string[]} sizes @param {string} backend
+ * One place in a table for `cells` without a number, all for one reason; none if they were not selected.
+ * @param {Cell[]} cells @param {number} span @param {string[]} sizes @param {string} backend their names
  * @param {(cell: Cell) => string} nameOf
  */
-function emptyCell(cell, span, sizes, backend, nameOf) {
+function emptyCell(cells, span, sizes, backend, nameOf) {
+  /** @type {Cell | undefined} */
+  const cell = cells[0];
   const td = make("td", { class: "empty", colspan: String(span) });
   const status = cell ? words(cell.status) : "not selected";
   const reason = cell ? cell.reason : "the effort or a selection left it out, and the journal does not say which";
-  td.append(make("button", { class: "cell", type: "button", tabindex: "-1", ...(cell ? { "data-cell": nameOf({ ...cell, backend }) } : {}) },
+  td.append(make("button", { class: "cell", type: "button", tabindex: "-1", ...(cell ? { "data-cell": nameOf({ ...cell, backend, heading: sizes.map(sizeHeading).join(" and "), command: commandOf(cells) }) } : {}) },
     make("span", { class: "visually-hidden" }, `${shorten(backend, 60)}, ${sizes.map(sizeHeading).join(" and ")}: `),
     make("span", { class: "status" }, status),
     make("span", { class: "reason", dir: "auto" }, shorten(reason, 300))));
@@ -161,7 +159,7 @@ function fullCell(cell, all, show, nameOf) {
     td.style.setProperty("--tint", `${Math.round(strength * 55)}%`);
   }
   const [first, ...rest] = lines;
-  td.append(make("button", { class: `cell${cell.disturbed && showsTime ? " disturbed" : ""}`, type: "button", tabindex: "-1", "data-cell": nameOf(cell) },
+  td.append(make("button", { class: `cell${cell.disturbed && showsTime ? " disturbed" : ""}`, type: "button", tabindex: "-1", id: cellId(cell), "data-cell": nameOf(cell) },
     make("span", { class: "visually-hidden" }, `${shorten(cell.backend, 60)}, ${sizeHeading(cell.size)}: `),
     ...(wrong ? [make("span", { class: "status" }, words(cell.status))] : []),
     make("span", { class: "first" }, ...(mark && !wrong ? markOf(mark) : []), first),

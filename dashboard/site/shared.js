@@ -32,11 +32,33 @@ function measured(view, commit) {
   ];
 }
 
+/** What was measured, in whatever series it stands; dtype and direction go unsaid. @param {Cell} cell */
+function measurementKey(cell) {
+  const axes = /** @type {const} */ (["S", "R", "T", "N_head", "c", "B", "blocks"]);
+  return [cell.module, cell.operation, cell.level, ...axes.flatMap((axis) => cell[axis] === null ? [] : [`${axis}=${cell[axis]}`]),
+    cell.mask === "none" ? "" : cell.mask, cell.backend].filter(Boolean).join(" ");
+}
+
 /**
  * Each measurement once: what stands in several series, as their common centre does, is measured once and recorded in each.
  * @param {Cell[]} cells
  */
 function onceEach(cells) {
-  return [...groupBy(cells, (cell) => JSON.stringify([cell.module, cell.operation, cell.level, cell.S, cell.R, cell.T, cell.N_head,
-    cell.c, cell.B, cell.blocks, cell.mask, cell.dtype, cell.direction, cell.backend])).values()].map(([first]) => first);
+  return [...groupBy(cells, (cell) => JSON.stringify([measurementKey(cell), cell.dtype, cell.direction])).values()].map(([first]) => first);
+}
+
+/** The element of a cell on the first page. @param {Cell} cell */
+function cellId(cell) {
+  return ["cell", cell.module, cell.series, cell.operation, cell.level, cell.size, cell.backend].join("-").replace(/\s+/g, "");
+}
+
+/** Where the history of a cell stands. @param {Partial<Choices>} chosen @param {Cell} cell @param {string} quantity */
+function leadToHistory(chosen, cell, quantity = "time") {
+  return leadTo(chosen, { page: "history", direction: cell.direction, dtype: cell.dtype, quantity,
+    operation: `${cell.operation} ${cell.level}`, cell: `${cell.module} ${cell.series} ${cell.size}` });
+}
+
+/** Where the samples of a cell stand. @param {Partial<Choices>} chosen @param {Cell} cell */
+function leadToTrust(chosen, cell) {
+  return leadTo(chosen, { page: "trust", direction: cell.direction, dtype: cell.dtype, cell: measurementKey(cell), at: "trust-cell" });
 }

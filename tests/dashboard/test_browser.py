@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import re
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def test_a_card_says_of_memory_what_is_true(watched: Watched, site: Path) -> Non
         (101 / 67.2, ", 67\u00a0% of its memory"), (2.9, ", 1/3 of its memory"), (31.4, ", 1/31 of its memory"),
         (1, ", 100\u00a0% of its memory"), (1 / 4.4, ", but 4.40× its memory"),
     ):  # fmt: skip
-        assert page.evaluate(f"make('p', {{}}, ...memoryFact({less})).textContent") == said
+        assert page.evaluate(f"make('p', {{}}, ...memoryFact({less}, String)).textContent") == said
 
 
 def test_a_chart_is_exported_under_the_name_of_its_caption(watched: Watched, site: Path) -> None:
@@ -212,7 +213,7 @@ def test_without_the_chart_library_the_tables_stand_alone(
 def _cells_of(page: Any) -> list[dict[str, Any]]:
     """The cells that the page shows now."""
     return list(page.evaluate(
-        "(async () => { const { shown: { cells, chosen } } = await settle(data, fromAddress());"
+        "(async () => { const { shown: { cells, chosen } } = await settle(data, fromAddress(location.hash));"
         "return cells.filter((cell) => cell.dtype === chosen.dtype && cell.direction === chosen.direction); })()"
     ))  # fmt: skip
 
@@ -228,7 +229,7 @@ def test_every_empty_cell_says_why(watched: Watched, site: Path) -> None:
 def test_the_keyboard_reaches_a_cell_and_its_details(watched: Watched, site: Path) -> None:
     page = watched.open(site.as_uri() + "/index.html")
     page.locator("select[name=commit]").focus()
-    for _ in range(30):
+    for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.className").startswith("cell"):
             break
@@ -316,6 +317,29 @@ def test_a_copied_command_runs_nothing_else(watched: Watched, tmp_path: Path) ->
     for command in commands:
         subprocess.run(["bash", "-c", f"asv() {{ :; }}; {command}"], cwd=tmp_path, check=True)
     assert not (tmp_path / "broken").exists()
+
+
+def test_the_command_of_a_place_that_cells_share_measures_all_of_them(watched: Watched, tmp_path: Path) -> None:
+    path = demo.write(tmp_path / "r", demo.COMMITS[:1], modules=["template"], dtypes=["float32"])[0]
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records[1:]:
+        if record["params"]["backend"] in ("compiled", "flex"):
+            record |= {"status": "not_run", "reason": "quick effort", "seconds": None, "error": None, "errors": {}}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    page = watched.open((tmp_path / "s").as_uri() + "/index.html")
+    commands = {}
+    for view in ("verdict", "correctness"):
+        page = watched.open((tmp_path / "s").as_uri() + f"/index.html#page={view}")
+        page.locator(f"[data-page={view}] tbody tr", has_text="compiled").first.locator("button.cell").first.click()
+        commands[view] = page.locator("#details pre").inner_text()
+    for command in commands.values():
+        assert command.count(" -b ") >= 2
+        for backend in ("compiled", "flex"):
+            assert f".{backend}." in command
+        assert "xformers" not in command
+    assert [commands["verdict"].count(f"forward.{T},") for T in (1, 2, 4)] == [2, 2, 2]
+    assert page.locator("#details h3").inner_text().startswith("compiled, flex")
 
 
 def test_without_results_it_says_what_to_do(watched: Watched, tmp_path: Path) -> None:

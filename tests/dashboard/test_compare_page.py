@@ -13,7 +13,6 @@ from site_browser import Watched, select, settled
 
 from dashboard import demo, history
 from dashboard.__main__ import main
-from dashboard.pages.compare import comparisons
 
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\"> \u202e\u05e9\u05dc '" + "y" * 2_000
 COMMITS = [
@@ -41,6 +40,16 @@ def comparison(base: str, head: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+UNREADABLE = {
+    "torn": '{"schema": 1, "sides": {',
+    "newer": '{"schema": 99}',
+    "list": "[1]",
+    "deep": "[" * 100_000,
+    "lacks": json.dumps(comparison("a", "b") | {"outcomes": [{"cell": "one"}]}),
+    "odd": json.dumps(comparison("a", "b") | {"outcomes": 3}),
+}
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results")
@@ -50,8 +59,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = path / "generated" / "comparisons"
     folder.mkdir()
     (folder / "pair.json").write_text(json.dumps(comparison(base, head)))
-    (folder / "torn.json").write_text('{"schema": 1, "sides": {')
-    (folder / "newer.json").write_text('{"schema": 99}')
+    for name, text in UNREADABLE.items():
+        (folder / f"{name}.json").write_text(text)
+    (folder / "gone.json").symlink_to(folder / "nowhere")
     return path
 
 
@@ -75,13 +85,22 @@ def table(page: Any) -> list[dict[str, str]]:
     return [dict(zip(names, row.locator("th, td").all_inner_texts(), strict=True)) for row in rows]
 
 
-def test_a_comparison_that_cannot_be_read_is_named_and_loses_no_other(results: Path) -> None:
-    found, unread = comparisons(results)
-    assert [one["file"] for one in found] == ["generated/comparisons/pair.json"]
-    assert [one.partition(":")[0] for one in unread] == [
-        f"generated/comparisons/{name}.json" for name in ("newer", "torn")
-    ]
-    assert comparisons(None) == ([], [])
+def test_a_comparison_that_cannot_be_read_is_named_in_plain_words_and_loses_no_other(
+    watched: Watched, site: str, results: Path
+) -> None:
+    read = history.load(results)
+    assert [one["file"] for one in read.comparisons] == ["generated/comparisons/pair.json"]
+    said = {one.path.stem: str(one) for one in read.findings}
+    assert set(said) == {*UNREADABLE, "gone"}
+    assert "half written" in said["torn"]
+    assert "schema 99; this dashboard reads schema 1. Update AxialBench" in said["newer"]
+    assert "without 'estimate'" in said["lacks"]
+    assert "python -m benchmarks compare" in said["odd"]
+    page = watched.open(site)
+    for part in ("details.warning", "[data-page=compare]"):
+        shown = page.locator(part).first.inner_text()
+        for words in said.values():
+            assert words.partition(". ")[0].rpartition("/")[2] in shown
 
 
 def test_ratios_and_intervals_are_the_dataframes_and_the_clearest_stands_first(
@@ -173,6 +192,29 @@ def test_base_stands_before_head_whatever_head_is_chosen(watched: Watched, site:
     assert base.input_value() == oldest
     select(page, "commit", 2)
     assert "nothing to hold it against" in page.locator("[data-page=compare]").inner_text()
+
+
+def test_any_two_commits_of_a_long_history_can_be_compared(watched: Watched, tmp_path: Path) -> None:
+    demo.write(tmp_path / "r", demo.history(104), modules=["template"], dtypes=["float32"])
+    assert main(["build", "--results", str(tmp_path / "r"), "--out", str(tmp_path / "s"), "--no-asv"]) == 0
+    cells = history.load(tmp_path / "r").cells
+    oldest, second = list(dict.fromkeys(cells["commit"]))[:2]
+    address = f"index.html#page=compare&commit={second[:8]}&base={oldest[:8]}"
+    page = watched.open((tmp_path / "s").as_uri() + "/" + address)
+    assert page.locator("#notice").inner_text() == ""
+    assert [page.locator(f"select[name={name}]").input_value() for name in ("commit", "base")] == [
+        second[:8],
+        oldest[:8],
+    ]
+    own = cells[(cells["backend"] == "sdpa") & (cells["size"] == "T=4") & (cells["direction"] == "forward")]
+    seconds = own.set_index("commit")["seconds"]
+    (shown,) = [row for row in table(page) if row["cell"] == "template_pointwise OverT T=4 float32 sdpa forward"]
+    ratio = float(shown["head / base"].removesuffix("×"))
+    assert ratio == pytest.approx(seconds[second] / seconds[oldest], rel=6e-3)
+    assert page.locator("select[name=commit] option").count() == 104
+    page.locator("#pages a", has_text="Verdict").click()
+    settled(page)
+    assert second[:8] in page.locator("#measured").inner_text()
 
 
 def test_what_stands_in_two_series_counts_once(watched: Watched, tmp_path: Path) -> None:

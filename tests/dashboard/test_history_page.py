@@ -68,13 +68,15 @@ def test_the_files_hold_every_number_of_every_commit(read: history.History, resu
                 for name in ("series", "size", "direction", "backend")
             }
             columns = {name: file[name][at] + [None] * 99 for name in ("seconds", "low", "high")}
-            columns |= {name: spread(file[name][at], len(COMMITS)) for name in ("bytes", "error", "status")}
+            columns |= {name: spread(file[name][at], len(COMMITS)) for name in ("bytes", "error", "status", "reason")}
+            columns["reason"] = [file["reasons"][text] for text in columns["reason"]]
             for n, commit in enumerate(view["commits"]):
                 rows.append(about | {"commit": commit["hash"]} | {name: values[n] for name, values in columns.items()})
     shown, key = pd.DataFrame(rows), ["commit", "series", "size", "direction", "backend"]
     both = shown.merge(read.cells, on=key, suffixes=("", "_of_cells"), how="outer", validate="one_to_one")
     assert len(both) == len(read.cells) == 48 * len(COMMITS)
     assert [data["strings"][text] for text in both["status"]] == both["status_of_cells"].tolist()
+    assert both["reason"].tolist() == both["reason_of_cells"].tolist()
     names = {"seconds": "seconds_of_cells", "low": "seconds_low", "high": "seconds_high", "bytes": "bytes_of_cells"}
     for name, of_cells in (names | {"error": "error_of_cells"}).items():
         assert both[name].astype(float).tolist() == pytest.approx(both[of_cells].tolist(), rel=1e-6, nan_ok=True), name
@@ -135,6 +137,23 @@ def test_every_choice_changes_what_the_page_says(watched: Watched, site: str) ->
     assert "sdpa more memory" in page.locator("[data-page=history] .verdict").inner_text()
     shown = said.locator(".data-table").inner_text()
     assert watched.open(page.url).locator("[data-page=history] .data-table").inner_text() == shown
+
+
+def test_what_has_no_number_says_why_and_where(watched: Watched, site: str, read: history.History) -> None:
+    page = watched.open(site)
+    reasons = page.locator("[data-page=history] details", has_text="Without a number, and why")
+    assert "3 of 8 backends" in reasons.locator("summary").inner_text()
+    reasons.locator("summary").click()
+    said = reasons.inner_text()
+    failing = read.cells[read.cells["status"] == "crashed"]["commit"].unique()
+    assert f"compiled at {len(failing)} of {len(COMMITS)} commits, " in said
+    assert "crashed: the compiler failed" in said
+    assert "xformers at every commit shown: unsupported: the package xformers is not installed" in said
+    table = page.locator("[data-page=history] .data-table")
+    headings = table.locator("thead th").all_inner_texts()
+    at = headings.index("compiled") - 1
+    assert table.locator("tbody tr").first.locator("td").nth(at).inner_text() == "crashed: the compiler failed"
+    assert table.locator("tbody tr").last.locator("td").nth(at).inner_text().endswith("s")
 
 
 def test_an_axis_has_numbers_where_all_values_lie_between_two_ticks(watched: Watched, site: str) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 from dashboard import demo, history, units
 from dashboard.__main__ import main
 from dashboard.build import SCRIPTS, render, sources
-from dashboard.payload import NUMBERS, TEXT, site_data, to_json
+from dashboard.commit_cells import NUMBERS, TEXT
+from dashboard.payload import site_data, to_json
 from dashboard.texts import PLACE_NUMBERS, PLACE_TEXT
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +135,17 @@ def test_the_page_loads_nothing(results: Path, tmp_path: Path) -> None:
     assert "default-src 'none'" in (policy or "")
     code = "".join(path.read_text() for path in sources("*.css", "pages/*.css", *SCRIPTS))
     assert not re.search(r"https?://|@import|\bfetch\((?!\))|XMLHttpRequest|innerHTML|\beval\(", code)
+
+
+def test_no_two_scripts_give_the_same_name_to_unlike_things() -> None:
+    names = Counter(
+        name
+        for path in sources(*SCRIPTS)
+        for name in re.findall(
+            r"^(?:async )?(?:function|const|let|class) ([A-Za-z_$]+)", path.read_text(), re.MULTILINE
+        )
+    )
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

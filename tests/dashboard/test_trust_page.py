@@ -177,7 +177,7 @@ def test_the_chosen_cell_is_drawn_sample_by_sample(watched: Watched, site: str, 
     link = page.locator("#trust-table tbody tr", has_text="R 768").locator("a", has_text="chunked")
     link.click()
     settled(page)
-    assert "cell=msa_row.OverR+msa_row+R%3D768+chunked" in page.url
+    assert "cell=msa_row+msa_row+core+S%3D128+R%3D768+N_head%3D8+c%3D32+B%3D1+chunked" in page.url
     row = cells[(cells["size"] == "R=768") & (cells["backend"] == "chunked")].iloc[0]
     part = page.locator("#trust-cell")
     part.locator("svg.marks").wait_for()

@@ -45,8 +45,7 @@ function baseCommits(shown) {
   const { view, commit } = shown;
   const other = baseView(shown);
   const older = other === view ? view.commits.slice(view.commits.indexOf(commit) + 1) : other.commits;
-  const kept = older.filter((one) => one.cells || one.file);
-  const ordered = kept.toSorted((a, b) => Number(b.hash === commit.hash) - Number(a.hash === commit.hash));
+  const ordered = older.toSorted((a, b) => Number(b.hash === commit.hash) - Number(a.hash === commit.hash));
   return Object.fromEntries(ordered.map((one) => [commitId(one), `${commitId(one)}  ${one.date.slice(0, 10)}  ${shorten(one.subject, 60)}`]));
 }
 

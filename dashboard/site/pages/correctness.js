@@ -58,7 +58,7 @@ function present(labels, cells, key) {
 
 /** A part of a page under a heading of its own. @param {string} id @param {string} title @param {Drawn} content */
 function chapter(id, title, content) {
-  return make("section", { id, "aria-labelledby": `${id}-title` }, make("h3", { id: `${id}-title`, class: "chapter" }, title), ...content);
+  return make("section", { id, "aria-labelledby": `${id}-title` }, make("h3", { id: `${id}-title`, class: "chapter", tabindex: "-1" }, title), ...content);
 }
 
 /** What cannot be read of a file, and what makes it anew. @param {KitFile<unknown>} kitFile @returns {HTMLElement[]} */

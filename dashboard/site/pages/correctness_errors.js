@@ -78,22 +78,16 @@ function errorTable(cells, chosen) {
   if (cells.length === 0) return [make("p", {}, "Nothing was measured here at this level, direction and number format.")];
   const operations = operationsOf(cells).map(([first]) => first);
   const rows = [...groupBy(cells, (cell) => cell.backend)].map(([backend, own]) => ({
-    backends: [backend],
+    backend,
     entries: operations.map((operation) => entryOf(own.filter((cell) => cell.operation === operation.operation), chosen.tensor)),
-  })).sort((a, b) => Number(isEmpty(a)) - Number(isEmpty(b)) || Number(b.backends[0] === "eager") - Number(a.backends[0] === "eager")
-    || a.backends[0].localeCompare(b.backends[0]));
-  /** @type {typeof rows} */
-  const shared = [];
-  for (const row of rows) {
-    const like = isEmpty(row) && shared.find((other) => isEmpty(other) && other.entries.every(({ why }, at) => keyOf(why) === keyOf(row.entries[at].why)));
-    if (like) like.backends.push(...row.backends);
-    else shared.push(row);
-  }
+  })).sort((a, b) => Number(isEmpty(a)) - Number(isEmpty(b)) || Number(b.backend === "eager") - Number(a.backend === "eager")
+    || a.backend.localeCompare(b.backend));
+  const shared = groupBy(rows, (row) => isEmpty(row) ? JSON.stringify(row.entries.map(({ why }) => keyOf(why))) : row.backend);
   const table = make("table", {},
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Backend"), ...operations.map((cell) => make("th", { scope: "col" }, data.operations[cell.operation]?.title ?? shorten(cell.operation, 60))))),
-    make("tbody", {}, ...shared.map(({ backends, entries }) => make("tr", {},
-      make("th", { scope: "row" }, ...backends.map((backend, at) => make("bdi", {}, ...breakable(shorten(backend, 60)), at < backends.length - 1 ? ", " : ""))),
-      ...entries.flatMap((entry, at) => errorCells(entry, entries, operations, at, backends, chosen.tensor))))));
+    make("tbody", {}, ...[...shared.values()].map((alike) => make("tr", {},
+      make("th", { scope: "row" }, ...alike.map(({ backend }, at) => make("bdi", {}, ...breakable(shorten(backend, 60)), at < alike.length - 1 ? ", " : ""))),
+      ...operations.flatMap((_, at) => errorCells(alike, operations, at, chosen.tensor))))));
   table.querySelector("button.cell")?.setAttribute("tabindex", "0");
   const of = chosen.tensor === WORST ? "The worst tensor" : chosen.tensor;
   return [
@@ -110,6 +104,7 @@ function errorTable(cells, chosen) {
 /**
  * The worst of one backend's cells of one operation, or a cell that says why there is none.
  * @typedef {{worst?: Judged, sizes: number, why?: Cell}} ErrorEntry
+ * @typedef {{backend: string, entries: ErrorEntry[]}} ErrorRow
  * @param {Cell[]} own @param {string} tensor @returns {ErrorEntry}
  */
 function entryOf(own, tensor) {
@@ -124,7 +119,7 @@ function entryOf(own, tensor) {
   return { sizes: 0, why };
 }
 
-/** @param {{entries: ErrorEntry[]}} row */
+/** @param {ErrorRow} row */
 function isEmpty({ entries }) {
   return entries.every(({ worst }) => !worst);
 }
@@ -134,14 +129,17 @@ function keyOf(cell) {
   return cell ? `${cell.status}: ${cell.reason}` : "";
 }
 
-/** The table's cells that begin at operation `at`: one, or none if the one before says the same. @param {ErrorEntry} entry @param {ErrorEntry[]} entries @param {Cell[]} operations @param {number} at @param {string[]} backends @param {string} tensor */
-function errorCells({ worst, sizes, why }, entries, operations, at, backends, tensor) {
+/** The table's cells that begin at operation `at`: one, or none if the one before says the same. @param {ErrorRow[]} alike rows that are drawn as one @param {Cell[]} operations @param {number} at @param {string} tensor */
+function errorCells(alike, operations, at, tensor) {
+  const [{ entries }] = alike;
+  const { worst, sizes, why } = entries[at];
   if (worst) return [errorCell(worst, tensor === WORST, sizes, titleOf(operations[at]), registered(worst.cell))];
   const same = (/** @type {ErrorEntry | undefined} */ other) => other !== undefined && !other.worst && keyOf(other.why) === keyOf(why);
   if (same(entries[at - 1])) return [];
   let span = 1;
   while (same(entries[at + span])) span += 1;
-  return [emptyCell(why, span, operations.slice(at, at + span).map(titleOf), backends.join(", "), registered)];
+  const whys = alike.flatMap((row) => row.entries.slice(at, at + span).flatMap((entry) => entry.why ?? []));
+  return [emptyCell(whys, span, operations.slice(at, at + span).map(titleOf), alike.map(({ backend }) => backend).join(", "), registered)];
 }
 
 /** @param {Judged} worst @param {boolean} all whether it is the worst of all tensors @param {number} sizes @param {string} operation @param {string} name */

@@ -2,9 +2,9 @@
  * The files of dashboard/pages/history.py, which says what they hold.
  * @typedef {{view: number, operation: string, level: string, dtype: string, direction: string, file: string}} HistoryGroup
  * @typedef {{groups: HistoryGroup[], versions: [number, string | null][][], environment: [number, string][][], commit_url: string, charts: Record<string, any>}} HistoryIndex
- * @typedef {{places: number[], seconds: (number | null)[][], low: (number | null)[][], high: (number | null)[][], bytes: [number, number | null][][], error: [number, number | null][][], status: [number, number | null][][], marks: [number, number, string, string, string][]}} HistoryFile
+ * @typedef {{places: number[], seconds: (number | null)[][], low: (number | null)[][], high: (number | null)[][], bytes: [number, number | null][][], error: [number, number | null][][], status: [number, number | null][][], reason: [number, number | null][][], reasons: string[], marks: [number, number, string, string, string][]}} HistoryFile
  * One backend of the chosen cell; a list has a place for each commit, newest first.
- * @typedef {{backend: string, value: (number | null)[], low: (number | null)[], high: (number | null)[], status: (string | null)[], changes: CellChange[]}} HistoryLine
+ * @typedef {{backend: string, value: (number | null)[], low: (number | null)[], high: (number | null)[], status: (string | null)[], reason: (string | null)[], changes: CellChange[]}} HistoryLine
  * @typedef {{at: number, kind: string, tier: string, words: string}} CellChange
  * What the page shows of one commit: `at` is its position, newest first.
  * @typedef {{at: number, commit: Commit, said: string[]}} HistoryRow
@@ -19,6 +19,7 @@ const HISTORY_QUANTITIES = {
 const EVENT_LETTERS = { environment: "E", versions: "V", kernel: "K", failed: "S", works: "S", status: "S", new: "N", gone: "N" };
 const DOTS_UP_TO = 60; // more commits are lines alone
 const TOLD_AT_MOST = 8;
+const REASONS_AT_MOST = 20;
 
 addPage("history", {
   title: "History",
@@ -109,6 +110,7 @@ function historyLines(file, { view, chosen }) {
       low: timed ? file.low[at] : [],
       high: timed ? file.high[at] : [],
       status: spread(file.status[at], length).map((text) => text === null ? null : data.strings[text]),
+      reason: spread(file.reason[at], length).map((text) => text === null ? null : file.reasons[text]),
       changes: file.marks.filter(([line]) => line === at).map(([, at, kind, tier, words]) => ({ at, kind, tier, words })),
     }];
   }).sort((a, b) => inOrder(a.value[0] ?? null, b.value[0] ?? null, 1));
@@ -128,6 +130,7 @@ async function drawHistory(shown) {
   return [
     ...historyVerdict(lines, beside, shown, quantity, count),
     ...(hasCharts() ? historyChart(lines, rows, beside, shown, index.charts[quantity.unit], quantity) : []),
+    ...historyReasons(lines, rows),
     historyTable(lines, rows, shown, quantity, index.commit_url),
   ];
 }
@@ -160,7 +163,8 @@ function changeWords({ kind, tier, words }) {
  * What changed in the chosen quantity, in words. @param {HistoryLine[]} lines @param {Map<number, [string, string][]>} beside
  * @param {Shown} shown @param {typeof HISTORY_QUANTITIES.time} quantity @param {number} count @returns {Drawn}
  */
-function historyVerdict(lines, beside, { view }, { noun, kinds }, count) {
+function historyVerdict(lines, beside, shown, { noun, kinds }, count) {
+  const { view } = shown;
   if (count === 1) return [make("p", { class: "verdict" }, "One commit was measured: there is nothing to hold it against.")];
   const changes = lines.flatMap(({ backend, changes }) => changes.filter(({ at, kind }) => at < count && kinds.includes(kind))
     .map((change) => ({ ...change, backend })));
@@ -172,17 +176,17 @@ function historyVerdict(lines, beside, { view }, { noun, kinds }, count) {
   const moved = (/** @type {number} */ at) => (beside.get(at) ?? []).filter(([kind]) => kind === "environment").map(([, words]) => words);
   return [make("div", { class: "verdict" }, make("p", {}, make("strong", {}, summary)),
     make("ul", {}, ...byCommit.slice(0, TOLD_AT_MOST).map((changes) => make("li", {},
-      commitLink(view, changes[0].at), " ", make("q", { dir: "auto" }, shorten(view.commits[changes[0].at].subject, 120)), ": ",
+      commitLink(shown, changes[0].at), " ", make("q", { dir: "auto" }, shorten(view.commits[changes[0].at].subject, 120)), ": ",
       make("bdi", {}, [...changes.map((change) => `${shorten(change.backend, 40)} ${changeWords(change)}`), ...moved(changes[0].at)].join("; ")))),
     ...(byCommit.length > TOLD_AT_MOST ? [make("li", {}, `and ${byCommit.length - TOLD_AT_MOST} more: in the table`)] : [])))];
 }
 
-/** A commit's name, linked to its comparison with the one before if both are kept. @param {View} view @param {number} at @returns {HTMLElement} */
-function commitLink(view, at) {
+/** A commit's name, linked to its comparison with the one before. @param {Shown} shown @param {number} at @returns {HTMLElement} */
+function commitLink({ view, chosen }, at) {
   const [commit, before] = [view.commits[at], view.commits[at + 1]];
   const name = make("code", {}, commitId(commit));
-  if (![commit, before].every((one) => one && (one.cells || one.file))) return name;
-  return make("a", { href: toAddress({ page: "compare", place: placeOf(view), commit: commitId(commit), base: commitId(before) }), title: "every cell beside the commit before" }, name);
+  if (!before) return name;
+  return make("a", { href: leadTo(chosen, { page: "compare", commit: commitId(commit), base: commitId(before) }), title: "every cell beside the commit before" }, name);
 }
 
 /** Milliseconds since 1970 of "2026-01-05 09:00 UTC"; null if it is not known. @param {string} date */
@@ -248,25 +252,45 @@ function lettersThere(events) {
   return there.length ? `${there.map(([letter, words]) => `${letter} ${words}`).join("; ")}.` : "none here.";
 }
 
+/** Why a line has no number at a commit, or a wrong one; "" if all is well. @param {HistoryLine} line @param {number} at */
+function historyReason({ status, reason }, at) {
+  const state = status[at];
+  if (state === null) return "not in this commit’s record";
+  return state === "ok" ? "" : [words(state), reason[at]].filter(Boolean).join(": ");
+}
+
+/** Which backends have no number, where, and why. @param {HistoryLine[]} lines @param {HistoryRow[]} rows @returns {HTMLElement[]} */
+function historyReasons(lines, rows) {
+  const empty = lines.flatMap((line) => [...groupBy(rows.filter(({ at }) => historyReason(line, at)), ({ at }) => historyReason(line, at))]
+    .map(([why, own]) => ({ backend: line.backend, why, at: JSON.stringify(own.map(({ at }) => at)), own })));
+  if (empty.length === 0) return [];
+  const alike = [...groupBy(empty, ({ why, at }) => why + at).values()].sort(([a], [b]) => a.own[0].at - b.own[0].at);
+  const where = (/** @type {HistoryRow[]} */ own) => own.length === rows.length ? "at every commit shown" : own.length === 1 ? `at ${commitId(own[0].commit)}`
+    : `at ${own.length} of ${rows.length} commits, ${commitId(own[own.length - 1].commit)} to ${commitId(own[0].commit)}`;
+  return [make("details", {}, make("summary", {}, `Without a number, and why: ${distinct(empty, ({ backend }) => backend).length} of ${lines.length} backends`),
+    make("ul", {}, ...alike.slice(0, REASONS_AT_MOST).map((same) => make("li", { dir: "auto" },
+      make("b", {}, same.map(({ backend }) => shorten(backend, 40)).join(", ")), ` ${where(same[0].own)}: ${shorten(same[0].why, 300)}`)),
+    ...(alike.length > REASONS_AT_MOST ? [make("li", {}, `and ${alike.length - REASONS_AT_MOST} more: in the table`)] : [])))];
+}
+
 /** Every commit with what happened, and every number. @param {HistoryLine[]} lines @param {HistoryRow[]} rows @param {Shown} shown @param {typeof HISTORY_QUANTITIES.time} quantity @param {string} url */
-function historyTable(lines, rows, { view, chosen }, { noun, say }, url) {
+function historyTable(lines, rows, shown, { noun, say }, url) {
   /** @type {Column<HistoryRow>[]} */
   const columns = [
-    { name: "commit", title: "commit", value: ({ commit }) => commitId(commit), show: ({ at }) => commitLink(view, at) },
+    { name: "commit", title: "commit", value: ({ commit }) => commitId(commit), show: ({ at }) => commitLink(shown, at) },
     { name: "date", title: "date", value: ({ commit }) => commit.date, show: ({ commit }) => make("span", { class: "day", title: commit.date }, commit.date.slice(0, 10)) },
     { name: "message", title: "message", value: ({ commit }) => commit.subject, show: ({ commit }) => {
       const text = make("bdi", {}, shorten(commit.subject, 120));
       return url && /^[0-9a-f]+$/.test(commit.hash) ? make("a", { href: url + commit.hash, rel: "noreferrer" }, text) : text;
     } },
     { name: "changed", title: "what changed", value: ({ said }) => said.join("; ") },
-    ...lines.map(({ backend, value, status }, n) => /** @type {Column<HistoryRow>} */ ({
-      name: `backend-${n}`, title: shorten(backend, 40), value: ({ at }) => value[at] ?? null,
+    ...lines.map((line, n) => /** @type {Column<HistoryRow>} */ ({
+      name: `backend-${n}`, title: shorten(line.backend, 40), value: ({ at }) => line.value[at] ?? null,
       show: ({ at }) => {
-        const own = value[at] ?? null;
-        const state = status[at] ?? "";
-        return [own === null ? "" : say(own), state === "ok" ? "" : words(state)].filter(Boolean).join(", ");
+        const [own, why] = [line.value[at] ?? null, historyReason(line, at)];
+        return make("span", why ? { class: "why", title: shorten(why, 1000) } : {}, [own === null ? "" : say(own), shorten(why, 60)].filter(Boolean).join(", "));
       },
     })),
   ];
-  return dataTable({ caption: `Commit by commit: ${noun}, newest first`, file: `history-${noun}`, columns, rows, chosen });
+  return dataTable({ caption: `Commit by commit: ${noun}, newest first`, file: `history-${noun}`, columns, rows, chosen: shown.chosen });
 }

@@ -19,7 +19,7 @@ addPage("trust", {
   },
   draw: async (shown) => {
     const trust = await trustOf(shown);
-    const chosen = trust.timed.find(({ cell }) => cellKey(cell) === shown.chosen.cell);
+    const chosen = trust.timed.find(({ cell }) => measurementKey(cell) === shown.chosen.cell);
     if (!chosen) return [make("p", {}, "Nothing was timed here in this direction and number format.")];
     return [
       make("div", { class: "verdict" },
@@ -69,14 +69,9 @@ function halfWidth(cell) {
   return (cell.seconds_high - cell.seconds_low) / 2 / Number(cell.seconds);
 }
 
-/** What stands for a cell in the address. @param {Cell} cell */
-function cellKey(cell) {
-  return [`${cell.module}.${cell.series}`, cell.operation, cell.size, cell.backend].join(" ");
-}
-
 /** @param {Timed[]} timed @returns {Record<string, string>} */
 function cellLabels(timed) {
-  return Object.fromEntries(timed.map(({ cell, noise }) => [cellKey(cell),
+  return Object.fromEntries(timed.map(({ cell, noise }) => [measurementKey(cell),
     `${noise?.by_rounds == null ? "" : `${fine(noise.by_rounds)}: `}${shorten(cell.backend, 30)}, ${titleOf(cell)}, ${sizeHeading(cell.size)}`]));
 }
 

@@ -23,7 +23,7 @@ function trustTable({ timed }, chosen) {
   /** @type {Column<Timed>[]} */
   const columns = [
     { name: "backend", title: "Backend", value: ({ cell }) => cell.backend, show: ({ cell }) => make("a", {
-      href: toAddress({ ...chosen, cell: cellKey(cell) }), ...(cellKey(cell) === chosen.cell ? { "aria-current": "true" } : {}) }, make("bdi", {}, ...breakable(shorten(cell.backend, 60)))) },
+      href: toAddress({ ...chosen, cell: measurementKey(cell), at: "trust-cell" }), ...(measurementKey(cell) === chosen.cell ? { "aria-current": "true" } : {}) }, make("bdi", {}, ...breakable(shorten(cell.backend, 60)))) },
     { name: "operation", title: "Operation", value: ({ cell }) => titleOf(cell) },
     { name: "size", title: "Size", value: ({ cell }) => sizeHeading(cell.size) },
     { name: "seconds", title: "Time", value: ({ cell }) => cell.seconds, show: ({ cell }) => si(Number(cell.seconds), "s") },

@@ -21,7 +21,7 @@ addPage("verdict", {
     const timed = cells.filter((cell) => cell.seconds !== null).length;
     byId("measured").replaceChildren(...measured(view, commit), ` ${timed} of ${cells.length} cells shown here have a time.`);
     const operations = operationsOf(cells);
-    byId("glance").replaceChildren(...operations.map(([first]) => glance(first, verdictOf(commit, first))));
+    byId("glance").replaceChildren(...operations.map((own) => glance(own, commit, chosen)));
     byId("operations").replaceChildren(...operations.map((own) => operationSection(own, verdictOf(commit, own[0]), chosen)));
     byId("legend").replaceChildren(...(chosen.as === "charts" ? chartLegend() : legend(chosen.show)));
     return [];
@@ -34,30 +34,50 @@ function verdictOf(commit, cell) {
   return /** @type {Verdict} */ (commit.verdicts?.find((verdict) => about.every((name) => verdict[name] === cell[name])));
 }
 
-/** One operation's answer on a card. @param {Cell} cell @param {Verdict} verdict */
-function glance(cell, { answer, use, at, speedup, memory, sentences }) {
-  const facts = make("p", { class: "facts" });
-  if (use.length && speedup !== null) {
-    facts.append(make("b", {}, ratio(speedup)), " as fast as eager");
-    if (memory !== null) facts.append(...memoryFact(memory));
-    facts.append(make("span", { class: "quiet" }, ` at ${at.replaceAll("=", " ")}`));
-  } else facts.append(shorten(sentences[0], 160));
-  const link = make("a", { class: "glance", href: `#${sectionId(cell)}` },
-    make("span", { class: "title" }, titleOf(cell)),
-    make("p", { class: "use" }, shorten(answer, 60)), facts);
-  link.addEventListener("click", (event) => {
-    event.preventDefault();
-    byId(sectionId(cell)).scrollIntoView();
-    byId(`${sectionId(cell)}-title`).focus({ preventScroll: true });
-  });
-  return link;
+/** One operation's answer on a card; every number leads to its cell. @param {Cell[]} cells @param {Commit} commit @param {Choices} chosen */
+function glance(cells, commit, chosen) {
+  const found = verdictOf(commit, cells[0]);
+  return make("article", { class: "glance" },
+    make("h3", {}, make("a", { href: leadTo(chosen, { page: "verdict", at: sectionId(cells[0]) }) }, titleOf(cells[0]))),
+    make("p", { class: "use" }, shorten(found.answer, 60)),
+    ...(cells[0].level === "stack" ? driftFacts(cells, found, chosen) : found.use.length && found.cell !== null
+      ? cellFacts(cellsOf(data, commit)[found.cell], found, chosen) : [make("p", { class: "facts" }, shorten(found.sentences[0], 160))]));
 }
 
-/** How much of eager's memory: "1/3 of" where that is so to a twentieth. @param {number} less how many times less @returns {Drawn} */
-function memoryFact(less) {
+/** A number that leads to its cell on this page. @param {Choices} chosen @param {Cell} cell @param {string} show @param {string} text */
+function numberLink(chosen, cell, show, text) {
+  return make("a", { href: leadTo(chosen, { page: "verdict", show, at: cellId(cell) }) }, text);
+}
+
+/** How fast, by how much, how sure, how much memory, how exact. @param {Cell} cell @param {Verdict} found @param {Choices} chosen */
+function cellFacts(cell, { speedup, memory, at, sentences }, chosen) {
+  const link = (/** @type {string} */ show, /** @type {string} */ text) => numberLink(chosen, cell, show, text);
+  return [
+    make("p", { class: "facts" }, ...(speedup === null ? [shorten(sentences[0], 160)] : [
+      make("b", {}, link("speedup", ratio(speedup))), " as fast as eager (", link("speedup", interval(cell)), ")",
+      ...(memory === null ? [] : memoryFact(memory, (text) => link("memory", text)))])),
+    make("p", { class: "facts quiet" }, ...(cell.seconds === null ? [] : [link("time", si(cell.seconds, "s")), ", "]),
+      ...(cell.bytes === null ? [] : [link("memory", si(cell.bytes, "B")), ", "]),
+      ...(cell.error === null ? [] : ["error ", link("error", percent(cell.error)), " of its budget, "]), `at ${at.replaceAll("=", " ")}`),
+  ];
+}
+
+/** How far the deepest stack of each backend drifts. @param {Cell[]} cells @param {Verdict} found @param {Choices} chosen */
+function driftFacts(cells, { at, sentences }, chosen) {
+  const deepest = cells.filter((cell) => cell.size === at && cell.error !== null).sort((a, b) => Number(a.error) - Number(b.error));
+  if (deepest.length === 0) return [make("p", { class: "facts" }, shorten(sentences[0], 160))];
+  return [make("p", { class: "facts" }, `Drift from float64 after ${deepest[0].blocks} blocks, over eager’s: `, ...deepest.flatMap((cell, n) =>
+    [n ? ", " : "", make("bdi", {}, shorten(cell.backend, 40)), " ", numberLink(chosen, cell, "error", ratio(Number(cell.error)))]))];
+}
+
+/**
+ * How much of eager's memory: "1/3 of" where that is so to a twentieth.
+ * @param {number} less how many times less @param {(text: string) => Node} link @returns {Drawn}
+ */
+function memoryFact(less, link) {
   const whole = Math.round(less);
-  if (less < 0.995) return [", but ", make("b", {}, ratio(1 / less)), " its memory"];
-  return [", ", make("b", {}, whole > 1 && Math.abs(less / whole - 1) <= 0.05 ? `1/${whole}` : percent(1 / less)), " of its memory"];
+  if (less < 0.995) return [", but ", make("b", {}, link(ratio(1 / less))), " its memory"];
+  return [", ", make("b", {}, link(whole > 1 && Math.abs(less / whole - 1) <= 0.05 ? `1/${whole}` : percent(1 / less))), " of its memory"];
 }
 
 /** @param {Cell} cell */

@@ -118,16 +118,15 @@ function mapSection({ first, axes, rules, tiles }, colours, chosen) {
   return make("section", { class: "operation", "aria-labelledby": id },
     make("h2", { id, tabindex: "-1" }, titleOf(first), make("small", {}, data.operations[first.operation]?.algorithm ?? "")),
     make("div", { class: "verdict" }, make("p", {}, make("strong", {}, winsWords(tiles))), make("p", { class: "quiet" }, standingWords(tiles, rules))),
-    tileMap(tiles, axes, rules, colours, { caption, links: (tile) => tileLinks(tile, first, chosen) }));
+    tileMap(tiles, axes, rules, colours, { caption, links: (tile) => tileLinks(tile, chosen) }));
 }
 
-/** Where more stands about a tile. @param {Tile} tile @param {Cell} about @param {Choices} chosen */
-function tileLinks(tile, { operation, level }, { place, commit, direction, dtype, theme }) {
-  const common = { place, direction, dtype, theme };
+/** Where more stands about a tile. @param {Tile} tile @param {Choices} chosen */
+function tileLinks(tile, chosen) {
   const cell = tile.entries.find((entry) => entry.cell?.status === "ok")?.cell;
   return [
-    make("a", { href: toAddress({ ...common, page: "verdict", commit }) }, "All that was measured"),
-    ...(cell ? [make("a", { href: toAddress({ ...common, page: "history", operation: `${operation} ${level}`, cell: `${cell.module} ${cell.series} ${cell.size}` }) }, "This size over the commits")] : []),
+    make("a", { href: leadTo(chosen, { page: "verdict" }) }, "All that was measured"),
+    ...(cell ? [make("a", { href: leadToHistory(chosen, cell) }, "This size over the commits")] : []),
   ];
 }
 
