@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -72,7 +71,7 @@ def _verdicts(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     for row in rows:
         groups.setdefault(tuple([row[name] for name in GROUP]), []).append(row)
     for about, own in groups.items():
-        said = asdict(verdict(own))
+        said = dict(vars(verdict(own)))
         yield dict(zip(GROUP, about, strict=True)) | said | {"cell": at.get(said.pop("row"))}
 
 

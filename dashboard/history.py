@@ -148,7 +148,7 @@ def load(results: Path | str = "results") -> History:
             f"no folder {results}: run `make bench` to measure this machine, or name another with --results"
         )
     findings, journals = Findings(), Journals()
-    with _no_collection():
+    with no_collection():
         for path in sorted(results.glob("*/journal/*")):
             if path.suffix == ".jsonl":
                 journals.read(path, findings)
@@ -166,7 +166,7 @@ def load(results: Path | str = "results") -> History:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Without looking for garbage among the millions of lists that are kept: a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,10 +30,11 @@ from dashboard.commit_cells import CommitCells, moment
 from dashboard.history import VIEW, History
 from dashboard.listing import Listed, listing
 from dashboard.operations import AXIS_WORDS, OPERATIONS
-from dashboard.pages import PAGES, Record
+from dashboard.pages import PAGES, Record, compare_charts
 from dashboard.texts import Texts
 
 SCHEMA = 5
+BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ def site_data(history: History, events: Sequence[Event] = (), results: Path | No
 def _charts(backends: pd.Series) -> dict[str, dict[str, Any]]:
     """Specifications by kind and unit, without values."""
     names = sorted(backends.unique())
-    return {"scaling": {unit: charts.with_scales(charts.scaling(unit), names) for unit in charts.FORMATS}}
+    return {
+        "scaling": {unit: charts.with_scales(charts.scaling(unit), names) for unit in charts.FORMATS},
+        "ratios": {"×": charts.with_scales(compare_charts.ratios(compare_charts.OVER_EAGER), names)},
+    }
 
 
 def newest_first(cells: pd.DataFrame, by: list[str]) -> list[tuple[Any, pd.DataFrame]]:
@@ -136,7 +141,7 @@ def _about(cells: pd.DataFrame) -> dict[str, Any]:
 def to_json(data: Any) -> str:
     """``data`` as ASCII JSON that may stand inside a script element: nothing in it can end the element."""
     try:
-        text = msgspec.json.encode(data).decode("ascii")
-    except UnicodeError:  # Python's own, at a tenth of the speed, can write any text in ASCII
+        text = BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], msgspec.json.encode(data).decode())
+    except UnicodeError:  # half of a surrogate pair, which Python's own can write, at a tenth of the speed
         text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -26,7 +26,7 @@ def files(record: Record) -> dict[str, Any]:
             "anchors": [list(_anchors(view, record)) for view in record.views],
             "recorded": record.history.comparisons,
             "unread": [str(one) for one in record.history.findings if one.path.parent.name == "comparisons"],
-            "chart": charts.with_scales(compare_charts.ratios(), names),
+            "chart": charts.with_scales(compare_charts.ratios(compare_charts.HEAD_OVER_BASE), names),
         }
     }
 

@@ -1,12 +1,15 @@
-"""The picture of two commits side by side, as a Vega-Lite specification without data."""
+"""Ratios by operation, of two commits or of backends to eager, as a Vega-Lite specification without data."""
 
 from __future__ import annotations
 
 from dashboard.charts import FORMATS, Spec, backend_colour, backend_shape, chart
 
+HEAD_OVER_BASE = ("time at head over time at base", "(left of 1 is faster)")
+OVER_EAGER = ("times as fast as eager", "(right of 1 is faster)")
 
-def ratios() -> Spec:
-    """Head's time over base's, a point a cell with its interval, by operation.
+
+def ratios(title: tuple[str, str]) -> Spec:
+    """What ``title`` says, a point a cell with its interval, by operation.
 
     Values: ``operation``, ``backend``, ``ratio``, ``low``, ``high``, ``clear`` (whether the interval leaves 1 out),
     ``text``.
@@ -15,8 +18,11 @@ def ratios() -> Spec:
         "field": "ratio",
         "type": "quantitative",
         "scale": {"type": "log", "nice": False, "padding": 12},
-        "title": ["time at head over time at base", "(left of 1 is faster)"],
-        "axis": {"labelExpr": FORMATS["×"], "values": [0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 5, 10]},
+        "title": list(title),
+        "axis": {
+            "labelExpr": FORMATS["×"],
+            "values": [0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 5, 10, 20, 50, 100],
+        },
     }
     y = {
         "field": "operation",

@@ -159,6 +159,15 @@ function fillSegments(form, name, labels, chosen) {
   for (const input of inputs()) input.checked = input.value === chosen;
 }
 
+/** What the form shows as chosen, for paper, which has no form. @param {HTMLFormElement} form */
+function choicesInWords(form) {
+  return [...form.querySelectorAll("[data-choice]:not([hidden])")].flatMap((field) => {
+    const selected = field.querySelector("option:checked, input:checked + span")?.textContent;
+    const legend = field.querySelector("legend")?.textContent ?? field.firstChild?.textContent ?? "";
+    return selected ? `${legend.trim()}: ${selected}` : [];
+  }).join("; ");
+}
+
 /** @param {HTMLFormElement} form @returns {Partial<Choices>} */
 function fromForm(form) {
   return Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));

@@ -27,7 +27,7 @@ function dataTable({ caption, file, columns, rows, chosen }) {
     const numbers = rows.some((row) => typeof column.value(row) === "number");
     return make("th", { scope: "col", ...(numbers ? { class: "number" } : {}) }, button);
   });
-  const more = make("button", { type: "button" }, "Show all");
+  const more = make("button", { type: "button", class: "more" }, "Show all");
   more.addEventListener("click", () => { all = true; fill(); });
   filter.addEventListener("input", () => { remember({ filter: filter.value }); fill(); });
   const csv = make("button", { type: "button" }, "CSV");

@@ -21,6 +21,7 @@ async function draw(wanted) {
     if (shown) {
       fillTabs(chosen);
       fillForm(form, data, shown, labels);
+      byId("printed").textContent = choicesInWords(form);
       turnTo(chosen.page);
       if (chosen.page !== "verdict") byId("measured").replaceChildren(...measured(shown.view, shown.commit));
       pageElement(chosen.page).querySelector(".content")?.replaceChildren(...content);

@@ -154,6 +154,11 @@ def test_every_control_changes_what_the_page_says_and_its_address(watched: Watch
 
 def _background(page: Any, theme: str) -> list[int]:
     choose(page, "theme", theme)
+    return _colour(page)
+
+
+def _colour(page: Any) -> list[int]:
+    """Red, green and blue of the page itself."""
     colour = page.evaluate(
         "(() => { const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
         "c.fillStyle = getComputedStyle(document.body).backgroundColor; c.fillRect(0, 0, 1, 1);"
@@ -198,6 +203,38 @@ def test_charts_draw_every_number_and_ask_for_nothing(watched: Watched, site: Pa
     choose(page, "theme", "dark")
     page.locator("svg.marks").last.wait_for()
     assert watched.outside(site.as_uri()) == []
+
+
+def test_one_picture_shows_every_backend_beside_eager(watched: Watched, site: Path, results: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    page = watched.open(site.as_uri() + f"/index.html#place=generated/{demo.ENV}/2&dtype=float32&direction=forward")
+    page.locator("#picture svg.marks").wait_for()
+    cells = history.load(results).cells
+    own = cells[(cells["commit"] == cells["commit"].iloc[-1]) & (cells["machine"] == "generated")]
+    central = {"msa_row": "S=128", "triangle_starting": "R=256", "triangle_ending": "R=256"}
+    own = own[
+        (own["dtype"] == "float32") & (own["direction"] == "forward") & own["speedup"].notna()
+        & (own["backend"] != "eager") & (own["size"] == own["operation"].map(central))
+    ]  # fmt: skip
+    marks = page.locator("#picture .mark-symbol.role-mark path")
+    assert marks.count() == len(own) >= 12
+    labels = marks.evaluate_all("all => all.map(mark => mark.getAttribute('aria-label'))")
+    for row in own.to_dict("records"):
+        assert any(row["backend"] in label and f"{row['speedup']:.3g}" in label for label in labels), labels
+
+
+def test_paper_is_white_and_shows_all_that_was_chosen(watched: Watched, site: Path) -> None:
+    page = watched.open(site.as_uri() + "/index.html#page=history&theme=dark&dtype=bfloat16&quantity=memory")
+    page.emulate_media(media="print")
+    assert sum(_colour(page)) > 600
+    printed = page.locator("#printed").inner_text()
+    for chosen in ("Numbers as: bfloat16", "Quantity: memory", "Operation: MSA row attention with pair bias"):
+        assert chosen in printed
+    assert not page.locator("#choices").is_visible()
+    table = page.locator("[data-page=history] .data-table .scroll")
+    assert table.evaluate("box => box.scrollHeight <= box.clientHeight && getComputedStyle(box).maxHeight === 'none'")
+    page.emulate_media(media="screen")
+    assert not page.locator("#printed").is_visible()
 
 
 def test_without_the_chart_library_the_tables_stand_alone(

@@ -141,7 +141,7 @@ def test_every_choice_changes_what_the_page_says(watched: Watched, site: str) ->
 
 def test_what_has_no_number_says_why_and_where(watched: Watched, site: str, read: history.History) -> None:
     page = watched.open(site)
-    reasons = page.locator("[data-page=history] details", has_text="Without a number, and why")
+    reasons = page.locator("[data-page=history] details", has_text="Without a number somewhere, and why")
     assert "3 of 8 backends" in reasons.locator("summary").inner_text()
     reasons.locator("summary").click()
     said = reasons.inner_text()

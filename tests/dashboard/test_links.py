@@ -25,7 +25,7 @@ COMMON = {"place": f"second/{demo.ENV}/2", "direction": "training", "dtype": "bf
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results")
     demo.write(path, COMMITS, modules=["msa_row", "template", "depth"], machine="second", noise=0.01)
-    demo.write(path, COMMITS[:9], modules=["template"], machine="first machine", noise=0.01, seed=1)
+    demo.write(path, COMMITS[:9], modules=["template"], machine='<i> "b" & #?%2F', noise=0.01, seed=1)
     return path
 
 
@@ -173,7 +173,8 @@ def test_an_event_has_an_address_that_opens_it_and_the_back_button_works(watched
         settled(page)
     assert chosen(page.url)["page"] == "trust"
     assert chosen(page.url).get("cell") != cell
-    assert "not on this page" in watched.open(f"{site}#page=changes&at=nowhere").locator("#notice").inner_text().lower()
+    notice = watched.open(f"{site}#page=changes&at=%3Cimg%20src=x%3E").locator("#notice")
+    assert notice.inner_text() == "Not on this page: <img src=x>."
 
 
 def test_the_feeds_links_open_their_events(watched: Watched, site: str, results: Path) -> None:

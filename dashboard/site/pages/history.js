@@ -267,7 +267,7 @@ function historyReasons(lines, rows) {
   const alike = [...groupBy(empty, ({ why, at }) => why + at).values()].sort(([a], [b]) => a.own[0].at - b.own[0].at);
   const where = (/** @type {HistoryRow[]} */ own) => own.length === rows.length ? "at every commit shown" : own.length === 1 ? `at ${commitId(own[0].commit)}`
     : `at ${own.length} of ${rows.length} commits, ${commitId(own[own.length - 1].commit)} to ${commitId(own[0].commit)}`;
-  return [make("details", {}, make("summary", {}, `Without a number, and why: ${distinct(empty, ({ backend }) => backend).length} of ${lines.length} backends`),
+  return [make("details", {}, make("summary", {}, `Without a number somewhere, and why: ${distinct(empty, ({ backend }) => backend).length} of ${lines.length} backends`),
     make("ul", {}, ...alike.slice(0, REASONS_AT_MOST).map((same) => make("li", { dir: "auto" },
       make("b", {}, same.map(({ backend }) => shorten(backend, 40)).join(", ")), ` ${where(same[0].own)}: ${shorten(same[0].why, 300)}`)),
     ...(alike.length > REASONS_AT_MOST ? [make("li", {}, `and ${alike.length - REASONS_AT_MOST} more: in the table`)] : [])))];
@@ -283,7 +283,7 @@ function historyTable(lines, rows, shown, { noun, say }, url) {
       const text = make("bdi", {}, shorten(commit.subject, 120));
       return url && /^[0-9a-f]+$/.test(commit.hash) ? make("a", { href: url + commit.hash, rel: "noreferrer" }, text) : text;
     } },
-    { name: "changed", title: "what changed", value: ({ said }) => said.join("; ") },
+    { name: "changed", title: "what changed", value: ({ said }) => said.join("; "), show: ({ said }) => make("span", said.length ? { class: "said" } : {}, said.join("; ")) },
     ...lines.map((line, n) => /** @type {Column<HistoryRow>} */ ({
       name: `backend-${n}`, title: shorten(line.backend, 40), value: ({ at }) => line.value[at] ?? null,
       show: ({ at }) => {

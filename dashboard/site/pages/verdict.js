@@ -22,6 +22,7 @@ addPage("verdict", {
     byId("measured").replaceChildren(...measured(view, commit), ` ${timed} of ${cells.length} cells shown here have a time.`);
     const operations = operationsOf(cells);
     byId("glance").replaceChildren(...operations.map((own) => glance(own, commit, chosen)));
+    byId("picture").replaceChildren(...overEager(operations, commit, chosen));
     byId("operations").replaceChildren(...operations.map((own) => operationSection(own, verdictOf(commit, own[0]), chosen)));
     byId("legend").replaceChildren(...(chosen.as === "charts" ? chartLegend() : legend(chosen.show)));
     return [];
@@ -44,6 +45,27 @@ function glance(cells, commit, chosen) {
       ? cellFacts(cellsOf(data, commit)[found.cell], found, chosen) : [make("p", { class: "facts" }, shorten(found.sentences[0], 160))]));
 }
 
+/** All backends beside eager, each operation at the size that its card names. @param {Cell[][]} operations @param {Commit} commit @param {Choices} chosen @returns {HTMLElement[]} */
+function overEager(operations, commit, { direction, dtype }) {
+  const values = operations.flatMap((cells) => {
+    const { cell: at } = verdictOf(commit, cells[0]);
+    if (at === null) return [];
+    const best = cellsOf(data, commit)[at];
+    const there = onceEach(cells).filter((cell) => cell.speedup !== null && cell.backend !== "eager" && cell.status === "ok"
+      && measurementKey({ ...cell, backend: best.backend }) === measurementKey(best));
+    return there.map((cell, n) => ({
+      operation: rowOfOperation(cell), backend: cell.backend, ratio: cell.speedup, low: cell.speedup_low, high: cell.speedup_high,
+      clear: cell.speedup_low > 1 || cell.speedup_high < 1, offset: (n + 0.5) / there.length,
+      text: `${cell.backend}: ${ratio(Number(cell.speedup))} as fast as eager (${interval(cell)})`,
+    }));
+  });
+  if (values.length === 0 || !hasCharts()) return [];
+  const spec = structuredClone(data.charts.ratios["×"]);
+  roomForRows(spec);
+  return [chart(spec, values, [make("b", {}, "Times as fast as eager"),
+    `, at the size that each card names, ${direction}, ${dtype}. A point a backend, and its interval; faint where that includes 1.`], innerWidth < 720 ? 380 : Math.min(760, innerWidth - 480))];
+}
+
 /** A number that leads to its cell on this page. @param {Choices} chosen @param {Cell} cell @param {string} show @param {string} text */
 function numberLink(chosen, cell, show, text) {
   return make("a", { href: leadTo(chosen, { page: "verdict", show, at: cellId(cell) }) }, text);
@@ -58,7 +80,7 @@ function cellFacts(cell, { speedup, memory, at, sentences }, chosen) {
       ...(memory === null ? [] : memoryFact(memory, (text) => link("memory", text)))])),
     make("p", { class: "facts quiet" }, ...(cell.seconds === null ? [] : [link("time", si(cell.seconds, "s")), ", "]),
       ...(cell.bytes === null ? [] : [link("memory", si(cell.bytes, "B")), ", "]),
-      ...(cell.error === null ? [] : ["error ", link("error", percent(cell.error)), " of its budget, "]), `at ${at.replaceAll("=", " ")}`),
+      ...(cell.error === null ? [] : ["error ", link("error", percent(cell.error)), " of its budget, "]), `at ${at.replaceAll("=", SPACE)}`),
   ];
 }
 
