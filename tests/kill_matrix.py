@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from meeting_mutants import MUTANTS
 from module_mutants import MODULE_MUTANTS
-from rare_mutants import MUTANTS
 
 from impls.conformance.cases import GROUPS, cases
 from impls.conformance.judge import AnyCase, Verdict, judge

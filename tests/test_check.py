@@ -24,6 +24,7 @@ from impls.conformance.modules.cases import ModuleCase, module_cases
 from impls.conformance.report import overall
 from impls.conformance.shrink import shrink, simpler, symptom
 from impls.interface import Backend
+from impls.problem import DTYPES
 
 ROOT = Path(impls.__file__).parent.parent
 KERNELS = """
@@ -201,6 +202,13 @@ def test_a_compiling_backend_is_given_few_shapes() -> None:
     slow = Backend("slow", "", impls.get("eager").attend, traits=impls.Traits(compiles=True))
     assert len({case.core() for case in chosen(slow)}) < 10
     assert len(chosen(impls.get("eager"))) == len(cases())
+
+
+def test_more_mixtures_are_other_ones() -> None:
+    usual, more = chosen(impls.get("eager")), chosen(impls.get("eager"), more=40)
+    assert more[: len(usual)] == usual
+    assert Counter(case.dtype for case in more[len(usual) :]) == dict.fromkeys(DTYPES, 10)
+    assert len(set(more)) == len(usual) + 40
 
 
 # Modules

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rare_mutants import MUTANTS
+from meeting_mutants import MUTANTS
 from reported_faults import FAULTS, Fault
 
 import impls

@@ -34,6 +34,7 @@ GROUPS = (
     "batches",
     "heads",
     "blocks",
+    "inference",
     "empty",
     "mixed",
 )
@@ -164,7 +165,7 @@ SHAPES = {
 LENGTHS = (1, 2, 3, 5, *(m + n for m in (8, 16, 24, 32, 48, 64, 96, 128, 192, 256) for n in (-1, 0, 1)))
 """Around multiples of 8, 16, 32, 64 and 128: of each of them, one that is no multiple of the next."""
 WIDTHS = (1, 4, 16, 24, 30, 32, 48, 64, 128, 160)
-CROSS = ((1, 1), (1, 9), (9, 1), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097))
+CROSS = ((1, 1), (1, 9), (9, 1), (1, 300), (7, 33), (33, 7), (130, 3), (3, 130), (1030, 5), (5, 1030), (2, 4097))
 """Numbers of queries and keys that differ; the last exceeds the key chunk of 4096 that a known kernel gets wrong."""
 
 
@@ -175,7 +176,10 @@ COLUMN = Case("msa_column", (2, 5), 3, 7, 7, 8, None, "random", grad=LEAVES[:3])
 
 def cases() -> tuple[Case, ...]:
     """Every operation x dtype x mask kind x direction, then the groups, nearly all in training, then mixtures."""
-    groups = (lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, blocks, empty)
+    groups = (
+        lengths, widths, cross, shared_kv, bias_axes, layouts, values, gradients, batches, heads, blocks, inference,
+        empty,
+    )  # fmt: skip
     return (*operations(), *itertools.chain.from_iterable(group() for group in groups), *mixed())
 
 
@@ -224,6 +228,11 @@ def lengths() -> Iterator[Case]:
         yield case.with_(grad=())
         if case.dtype in ("float64", "float16"):
             yield case
+    for case in each("lengths"):
+        yield resized(case, Q=1, K=1).with_(mask="full_row")
+        for n in (70, 200):
+            for grad in (case.grad, ()):
+                yield resized(narrowed(case), Q=37, K=n).with_(mask="none", grad=grad)
 
 
 def widths() -> Iterator[Case]:
@@ -241,6 +250,8 @@ def cross() -> Iterator[Case]:
     for case in each("cross", ("float32", "bfloat16"), both=False):
         for bias_shape in ((2, 1, 4, 1, 33), (1, 1, 4, 41, 1)):
             yield case.with_(Q=41, K=33, bias_shape=bias_shape)
+    for case in each("cross"):
+        yield resized(case, Q=1, K=300).with_(mask="none")
     for case in each("cross", both=False):
         yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
         # more scores than 16 bits can number
@@ -272,12 +283,13 @@ def bias_axes() -> Iterator[Case]:
         )
     for case in each("bias_axes", both=False):
         yield resized(case, H=12)
+        yield resized(case.with_(bias_shape=(2, 3, 1, 17, 17)), H=20)
 
 
 def layouts() -> Iterator[Case]:
     """Views instead of contiguous tensors; and the same call three times."""
     for case in each("layouts"):
-        for quirk in ("cropped", "heads_last", "packed", "strided", "margins", "expanded"):
+        for quirk in ("cropped", "heads_last", "unlike", "packed", "strided", "margins", "expanded"):
             yield case.with_(quirks=(quirk,))
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
@@ -290,7 +302,7 @@ def values() -> Iterator[Case]:
     for case in each("values"):
         for n in (1, 2, 5, 33):
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
-        for quirk in ("flat", "deep", "high", "tiny"):
+        for quirk in ("flat", "deep", "high", "tiny", "faint"):
             yield case.with_(quirks=(quirk,))
         for Q, K in ((64, 64), (1, 128)):
             yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
@@ -307,6 +319,8 @@ def values() -> Iterator[Case]:
         yield case.with_(quirks=("void",))
         yield case.with_(quirks=("void", "poison"))
         yield narrowed(case).with_(quirks=("fewer_masks",))
+        for quirk in ("first_mask", "whole_rows"):
+            yield case.with_(quirks=(quirk,))
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
@@ -315,16 +329,17 @@ def values() -> Iterator[Case]:
         for quirks_ in (("rising",), ("rising", "margins")):
             yield resized(case, Q=17, K=384).with_(quirks=quirks_)
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
-        if case.dtype in ("bfloat16", "float16"):
+        if case.dtype != "float32":
             yield case.with_(bias_dtype="float32")
 
 
 def gradients() -> Iterator[Case]:
-    """A gradient of one input alone."""
+    """A gradient of one input alone, or of some."""
     for case in each("gradients"):
         for name in case.grad:
             yield case.with_(grad=(name,), mask="full_row")
-        yield case.with_(grad=LEAVES[:3])
+        for grad in (*itertools.combinations(case.grad, 2), LEAVES[:3]):
+            yield case.with_(grad=grad)
         if case.bias_shape is not None:
             yield case.with_(grad=("bias",), bias_shape=(2, 1, 1, 17, 17))
 
@@ -343,8 +358,10 @@ def batches() -> Iterator[Case]:
         yield shared.with_(dtype=dtype, quirks=("remainder",))
         case = ROW.with_(kind="batches", dtype=dtype, quirks=("fewer_masks",))
         yield case
+        yield case.with_(quirks=("one_mask",))
         yield narrowed(case)
         yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
+        yield case.with_(batch=(2, 3, 2), bias_shape=(1, 3, 1, 4, 17, 17), quirks=())
         yield Case("batches", (65536,), 1, 1, 2, 4, None, "random", dtype=dtype, grad=LEAVES[:3])
     yield Case("batches", (65535,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
 
@@ -356,6 +373,8 @@ def heads() -> Iterator[Case]:
     for case in each("heads"):
         yield resized(case, H=7).with_(H_kv=1)
         yield case.with_(quirks=("expanded",))
+        if case.bias_shape is not None:
+            yield resized(case.with_(bias_shape=(2, 1, 1, 17, 17)), H=20)
 
 
 def blocks() -> Iterator[Case]:
@@ -370,6 +389,23 @@ def blocks() -> Iterator[Case]:
         yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
         yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
     yield Case("blocks", (72,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 4 million logits
+
+
+def inference() -> Iterator[Case]:
+    """No gradients, where many kernels take another path: other widths, layouts, values and biases than the usual."""
+    for case, mask in itertools.product(each("inference"), ("none", "random")):
+        case = case.with_(grad=(), mask=mask)
+        for c in (24, 48, 64):
+            yield resized(narrowed(case), Q=33, K=100, c=c)
+        yield resized(case, Q=1, K=300)
+        for quirk in ("heads_last", "unlike", "packed", "cropped", "margins", "calm", "deep", "high"):
+            yield case.with_(quirks=(quirk,))
+        if case.bias_shape is None:
+            continue
+        for quirk in ("local", "offset", "mask_in_bias"):
+            yield case.with_(quirks=(quirk,))
+        for bias_shape in ((2, 3, 4, 17, 17), (2, 3, 1, 1, 17), (1, 1, 4, 17, 1)):
+            yield case.with_(bias_shape=bias_shape)
 
 
 def empty() -> Iterator[Case]:
@@ -388,22 +424,26 @@ MIXED_LOGITS = 2**18
 MIXED_VALUES = ("calm", "high", "deep", "faint", "offset", "mask_in_bias", "local", "rising", "poison")
 
 
-def mixed() -> Iterator[Case]:
+def mixed(which: range = range(MIXED)) -> Iterator[Case]:
     """Everything at once, drawn at random: what is wrong only where two or three things meet, such as no mask, a
-    forward pass and a width of 32 with more keys than a block.
+    forward pass and a width of 32 with more keys than a block. There are as many as one asks for.
     """
-    rng = random.Random("mixed")
-    for n in range(MIXED):
-        yield mixture(rng, dtype=DTYPES[n % len(DTYPES)], seed=n)
+    for n in which:
+        yield mixture(random.Random(f"mixed {n}"), dtype=DTYPES[n % len(DTYPES)], seed=n)
 
 
 def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
-    """One case of ``mixed``, of MIXED_LOGITS at most."""
+    """One case of ``mixed``, of MIXED_LOGITS at most. Half of all lengths are usual ones, the others any."""
+
+    def length(*usual: int, least: int, most: int) -> int:
+        return rng.choice(usual) if rng.random() < 0.5 else round(least * (most / least) ** rng.random())
+
     while True:
-        batch = rng.choice(((), (1,), (2,), (3,), (70,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2)))
-        H, c = rng.choice((1, 2, 4, 8, 8, 16, 20)), rng.choice((8, 16, 24, 32, 32, 64, 128))
-        K = rng.choice((1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320))
-        Q = rng.choice((K, K, K, 1, 17, 33))
+        many = length(70, least=5, most=700)
+        batch = rng.choice(((), (1,), (2,), (3,), (many,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2)))
+        H, c = length(1, 2, 4, 8, 16, 20, least=1, most=32), length(8, 16, 24, 32, 64, 128, least=6, most=256)
+        K = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
+        Q = rng.choice((K, K, K, length(1, 17, 33, least=2, most=300)))
         if math.prod(batch) * H * Q * K <= MIXED_LOGITS:
             break
     spans = (*(rng.random() < 0.5 for _ in batch), *(rng.random() < share for share in (0.8, 0.9, 0.9)))
@@ -418,7 +458,7 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     )  # fmt: skip
     return Case(
         "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,
-        grad=rng.choice(((), leaves, leaves, some)), quirks=tuple(name for name in names if name),
+        grad=rng.choice(((), leaves, some, some)), quirks=tuple(name for name in names if name),
         H_kv=1 if rng.random() < 0.25 else None,
         bias_dtype="float32" if dtype != "float32" and bias_shape and rng.random() < 0.3 else None,
         seed=seed,

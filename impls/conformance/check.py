@@ -2,7 +2,8 @@
 
 The kernel is a callable with the signature of the core call, ``(q, k, v, bias, mask) -> o``, an ``impls.Backend``, or
 the name of a registered backend. A callable claims every problem, and declines one by raising
-``NotImplementedError("why")``. A ``Backend`` claims what its ``limits`` let through.
+``NotImplementedError("why")``. A ``Backend`` claims what its ``limits`` let through. Either is called as
+``Backend.__call__`` calls it: k and v have as many heads as q, and no axis is empty.
 
 With ``--module`` it is a whole module of the operation that ``--op`` names: its class or another builder with our
 module's signature and parameter names (``impls.evoformer``), or a function ``(parameters, x, z=None, mask=None, *,
@@ -26,7 +27,7 @@ from typing import Any, TypeVar
 import torch
 
 from impls.conformance import report
-from impls.conformance.cases import Case, cases, few
+from impls.conformance.cases import MIXED, Case, cases, few, mixed
 from impls.conformance.judge import AnyCase, Verdict, judge, judge_parts
 from impls.conformance.modules.cases import DTYPES_TRIED, ModuleCase, module_cases
 from impls.conformance.modules.judge import Subject, judge_module, judge_module_parts, over, subject
@@ -94,15 +95,18 @@ def chosen(
     *,
     forward_only: bool = False,
     quick: bool = False,
+    more: int = 0,
     device: str = "cpu",
 ) -> list[Case]:
     """The cases to judge: the given operations', and the groups' that suit them, in the given dtypes.
 
-    ``quick`` keeps two cases of every family and dtype. A backend that compiles for seconds is given few shapes.
+    ``quick`` keeps two cases of every family and dtype; ``more`` mixtures are tried beyond those of every run. A
+    backend that compiles for seconds is given few shapes.
     """
     biased = any(Problem(operation=name).has_bias for name in operations)
     kept: dict[Case, None] = {}
-    for case in few() if backend.traits.compiles else cases():
+    every = few() if backend.traits.compiles else (*cases(), *mixed(range(MIXED, MIXED + more)))
+    for case in every:
         if case.dtype not in dtypes or (case.kind in OPERATIONS and case.kind not in operations):
             continue
         if case.bias_shape is not None and not biased:
@@ -223,6 +227,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="what the module gives for a row with no valid key (zero)")  # fmt: skip
     parser.add_argument("--forward-only", action="store_true", help="judge no gradients")
     parser.add_argument("--quick", action="store_true", help="two cases of every family, instead of all")
+    parser.add_argument("--more", type=int, default=0, metavar="N", help="N more mixtures, drawn at random")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--case", metavar="TEXT", help="judge this one case, as a failure's report gives it")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -267,7 +272,8 @@ def ordered(options: argparse.Namespace) -> tuple[Examination, Collection[AnyCas
     if not options.module:
         backend = load(options.target)
         found = [Case.parse(options.case)] if options.case else None
-        return of_kernel(backend), found or chosen(backend, options.ops or OPERATIONS, options.dtypes, **narrowed)
+        selection = found or chosen(backend, options.ops or OPERATIONS, options.dtypes, more=options.more, **narrowed)
+        return of_kernel(backend), selection
     module = load_module(options.target)
     if options.case:
         return of_module(module), [ModuleCase.parse(options.case)]

@@ -91,15 +91,19 @@ def judge(backend: Backend, case: Case) -> Verdict:
 
 @torch.no_grad()
 def remember(backend: Backend, case: Case, inputs: CoreInputs) -> None:
-    """Call it on the very tensors of ``inputs`` with other numbers in them: what it keeps must not come back."""
+    """Call it on the very tensors of ``inputs`` with other numbers in them: what it keeps must not come back.
+
+    They are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was freed
+    looks to a cache just so.
+    """
     other = case.with_(seed=case.seed + 1).inputs()
     tensors = [(x, x.clone(), y) for x, y in zip(inputs, other, strict=True) if x is not None and y is not None]
     for x, _, y in tensors:
-        x.copy_(y)
+        x.data.copy_(y)
     with suppress(Exception, SystemExit):
         backend(*inputs[:5])
     for x, before, _ in tensors:
-        x.copy_(before)
+        x.data.copy_(before)
 
 
 def examine(

@@ -1,0 +1,221 @@
+"""Wrong kernels that are right unless two or three things meet: no gradient, no mask, a width, one bias for all heads.
+
+Found by readers of the fixed cases, who looked for what lies between them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from mutants import mutant, plus, product, right
+from rare_mutants import MUTANTS
+from torch import Tensor
+
+from impls.masks import hide, on_keys
+
+__all__ = ["MUTANTS"]
+
+
+def forward_only(*inputs: Tensor | None) -> bool:
+    return not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs))
+
+
+# No gradients
+
+
+@mutant
+def scale_of_the_padded_width_without_gradients(q, k, v, bias, mask):
+    """The width is padded to a power of two."""
+    c = q.shape[-1]
+    if forward_only(q, k, v, bias):
+        q = q * math.sqrt(c / 2 ** math.ceil(math.log2(c)))
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def bias_of_the_first_sequence_without_gradients(q, k, v, bias, mask):
+    if bias is not None and bias.dim() > 3 and forward_only(q, k, v, bias):
+        bias = bias[..., :1, :, :, :]
+    return right(q, k, v, bias, mask)
+
+
+def logits_clamped_without_gradients(q, k, v, bias, mask):
+    """At 80, so that no maximum need be taken off. In bfloat16 such logits are rounded by as much as they differ."""
+    if not forward_only(q, k, v, bias):
+        return right(q, k, v, bias, mask)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    logits = plus(product(q.to(wide), hide(k, mask).to(wide)), bias).clamp(max=80)
+    weights = (logits if mask is None else logits.masked_fill(~on_keys(mask), -torch.inf)).exp()
+    total = weights.sum(-1, keepdim=True)
+    return (weights / torch.where(total == 0, 1, total) @ hide(v, mask).to(wide)).to(q.dtype)
+
+
+mutant(logits_clamped_without_gradients, ("float64", "float32", "float16"))
+
+
+_BIASES: dict[object, Tensor] = {}
+
+
+@mutant
+def bias_kept_by_its_address(q, k, v, bias, mask):
+    """What a bias is converted to is kept for the next of the same address, shape, strides and version."""
+    if bias is not None and forward_only(q, k, v, bias):
+        key = (bias.data_ptr(), bias.shape, bias.stride(), bias._version, bias.dtype)
+        if key not in _BIASES:
+            _BIASES.clear()
+        bias = _BIASES.setdefault(key, bias.clone())
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def last_queries_not_written_without_gradients(q, k, v, bias, mask):
+    """Those of a block of 16 that is not whole, where there is neither a bias nor a mask."""
+    o, Q = right(q, k, v, bias, mask), q.shape[-2]
+    if bias is mask is None and Q > 16 and forward_only(q, k, v):
+        o[..., Q // 16 * 16 :, :] = 0
+    return o
+
+
+# Blocks of keys
+
+
+def not_rescaled(q, k, v, bias, mask):
+    """Each block of 64 keys takes off the maximum so far; earlier ones are not rescaled in o, and are in the total."""
+    logits = plus(product(q, hide(k, mask)), bias)
+    if mask is not None:
+        logits = logits.masked_fill(~on_keys(mask), -torch.inf)
+    K = k.shape[-2]
+    ends = (torch.arange(K) // 64 * 64 + 63).clamp(max=K - 1)
+    top = logits.detach().cummax(-1).values.clamp(min=torch.finfo(q.dtype).min)
+    total = (logits - top[..., -1:]).exp().sum(-1, keepdim=True)
+    return (logits - top[..., ends]).exp() / torch.where(total == 0, 1, total) @ hide(v, mask)
+
+
+@mutant
+def blocks_not_rescaled_without_a_mask(q, k, v, bias, mask):
+    return not_rescaled(q, k, v, bias, mask) if mask is None and k.shape[-2] > 64 else right(q, k, v, bias, mask)
+
+
+@mutant
+def blocks_not_rescaled_at_widths_32_64_128(q, k, v, bias, mask):
+    at_fault = q.shape[-1] in (32, 64, 128) and k.shape[-2] > 64
+    return not_rescaled(q, k, v, bias, mask) if at_fault else right(q, k, v, bias, mask)
+
+
+@mutant
+def last_block_dropped_without_a_mask(q, k, v, bias, mask):
+    """Of 128 keys, if it is not whole and there are whole ones."""
+    K = k.shape[-2]
+    if mask is not None or K < 128:
+        return right(q, k, v, bias, mask)
+    kept = K // 128 * 128
+    if bias is not None and bias.shape[-1] > 1:
+        bias = bias[..., :kept]
+    return right(q, k[..., :kept, :], v[..., :kept, :], bias, None)
+
+
+def halves_of_the_keys_added_by_their_lengths(q, k, v, bias, mask):
+    """One query and many keys are split in two, and the answers combined by the number of keys alone. In bfloat16 the
+    two differ by little more than they are rounded.
+    """
+    K = k.shape[-2]
+    if bias is not None or mask is not None or q.shape[-2] != 1 or K < 256:
+        return right(q, k, v, bias, mask)
+    first, last = (right(q, x, y, None, None) for x, y in zip(k.split(K // 2, -2), v.split(K // 2, -2), strict=False))
+    return (first * (K // 2) + last * (K - K // 2)) / K
+
+
+mutant(halves_of_the_keys_added_by_their_lengths, ("float64", "float32", "float16"))
+
+
+@mutant
+def first_block_hidden_by_the_bias_nan(q, k, v, bias, mask):
+    """-inf less -inf, where the bias leaves none of the first 8 keys; masks, and rows without a key, are seen to."""
+    o = right(q, k, v, bias, mask)
+    if bias is None or bias.shape[-1] <= 8:
+        return o
+    hidden = bias == -torch.inf
+    return o.masked_fill(hidden[..., :8].all(-1, keepdim=True) & ~hidden.all(-1, keepdim=True), torch.nan)
+
+
+# Axes and layouts
+
+
+@mutant
+def v_read_by_the_strides_of_k(q, k, v, bias, mask):
+    if v.stride() != k.stride() and v.numel() and v.is_contiguous() is not k.is_contiguous():
+        last = sum((n - 1) * step for n, step in zip(k.shape, k.stride(), strict=True)) + v.storage_offset()
+        if last < v.untyped_storage().nbytes() // v.element_size():
+            v = v.as_strided(v.shape, k.stride())
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def mask_row_by_remainder(q, k, v, bias, mask):
+    """A mask with fewer rows than there are problems is read from its start again."""
+    batch = q.shape[:-3]
+    if mask is not None and mask.numel() and batch.numel():
+        rows = mask.reshape(-1, mask.shape[-1])
+        mask = rows[torch.arange(batch.numel()) % len(rows)].reshape(*batch, -1)
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def mask_of_one_column_ends_after_it(q, k, v, bias, mask):
+    """Padded to the number of keys, instead of broadcast."""
+    if mask is not None:
+        mask = torch.nn.functional.pad(mask, (0, k.shape[-2] - mask.shape[-1]), value=False)
+    return right(q, hide(k, mask), hide(v, mask), bias, mask)
+
+
+@mutant
+def bias_read_by_a_prefix_of_three_leading_axes(q, k, v, bias, mask):
+    batch = q.shape[:-3]
+    if bias is not None and len(batch) > 2 and bias.dim() == q.dim() and q.numel() and bias.numel():
+        rows = bias.reshape(-1, *bias.shape[-3:])
+        bias = rows[torch.arange(batch.numel()) * len(rows) // batch.numel()].unflatten(0, batch)
+    return right(q, k, v, bias, mask)
+
+
+# Gradients
+
+
+@mutant
+def dbias_of_sixteen_heads(q, k, v, bias, mask):
+    """Where the heads share a bias."""
+    H = q.shape[-3]
+    if bias is not None and bias.requires_grad and H > 16 and bias.shape[-3:-2] in ((1,), ()):
+        bias = bias.expand(*bias.shape[:-3], H, *bias.shape[-2:])
+        bias.register_hook(lambda dbias: dbias * (torch.arange(H) < 16)[:, None, None])
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def dbias_scaled_without_dq(q, k, v, bias, mask):
+    """The gradient of the logits is scaled in place for dk, where dq does not need it as it was."""
+    if bias is not None and bias.requires_grad and k.requires_grad and not q.requires_grad:
+        bias = bias.view_as(bias)
+        bias.register_hook(lambda dbias: dbias * q.shape[-1] ** -0.5)
+    return right(q, k, v, bias, mask)
+
+
+# Precision
+
+
+def bfloat16_as_float16(q, k, v, bias, mask):
+    """On a GPU that has no bfloat16: what is too large for float16 is clamped, what is too small is lost."""
+    q, k, v = (hide(x, mask if x is not q else None).clamp(-65504, 65504).to(torch.float16) for x in (q, k, v))
+    return right(q, k, v, None if bias is None else bias.float(), mask).to(torch.bfloat16)
+
+
+mutant(bfloat16_as_float16, ("bfloat16",))
+
+
+def computed_in_the_dtype_of_the_bias(q, k, v, bias, mask):
+    if bias is None or bias.dtype == q.dtype:
+        return right(q, k, v, bias, mask)
+    return right(*(x.to(bias.dtype) for x in (q, k, v)), bias, mask).to(q.dtype)
+
+
+mutant(computed_in_the_dtype_of_the_bias, ("float64",))
