@@ -64,7 +64,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort("quick", 2, 2, 0.2, 10, 1.0, 0.15, 1, 2**21, 1, 75.0),
-    "full": Effort("full", 3, 4, 4.5, 20, 20.0, 2.0, 2, 2**24, 3, 1800.0, retries=4),
+    "full": Effort("full", 3, 5, 6.0, 20, 20.0, 1.0, 2, 2**22, 3, 2400.0, retries=4),
 }
 
 
