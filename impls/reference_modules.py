@@ -37,7 +37,7 @@ def msa_row(
     logits = scaled(einsum("...sihc,...sjhc->...hsij", q, k), q) + einsum("...ijh->...hij", b).unsqueeze(-3)  # 5
     allowed, v, flat = keys(mask, -1, v, masked_rows)
     a = softmax(logits, placed(allowed, "...sj->...1s1j"), placed(flat, "...sj->...1s1j"))
-    return gated_output(p, m, einsum("...hsij,...sjhc->...sihc", a, v))  # 4, 6, 7
+    return gated_output(p, m, weighted_mean("...hsij,...sjhc->...sihc", a, v))  # 4, 6, 7
 
 
 def msa_column(
@@ -54,7 +54,7 @@ def msa_column(
     logits = scaled(einsum("...sihc,...tihc->...hist", q, k), q)  # 4
     allowed, v, flat = keys(mask, -2, v, masked_rows)
     a = softmax(logits, placed(allowed, "...ti->...1i1t"), placed(flat, "...ti->...1i1t"))
-    return gated_output(p, m, einsum("...hist,...tihc->...sihc", a, v))  # 3, 5, 6
+    return gated_output(p, m, weighted_mean("...hist,...tihc->...sihc", a, v))  # 3, 5, 6
 
 
 def msa_global_column(
@@ -81,7 +81,7 @@ def msa_global_column(
     logits = scaled(einsum("...ihc,...tic->...hit", q, k), q)  # 5
     allowed, v, flat = keys(mask, -2, v, masked_rows)
     a = softmax(logits, placed(allowed, "...ti->...1it"), placed(flat, "...ti->...1it"))
-    return gated_output(p, m, einsum("...hit,...tic->...ihc", a, v).unsqueeze(-4))  # 4, 6, 7
+    return gated_output(p, m, weighted_mean("...hit,...tic->...ihc", a, v).unsqueeze(-4))  # 4, 6, 7
 
 
 def triangle_starting(
@@ -99,7 +99,7 @@ def triangle_starting(
     logits = scaled(einsum("...ijhc,...ikhc->...hijk", q, k), q) + einsum("...jkh->...hjk", b).unsqueeze(-3)  # 5
     allowed, v, flat = keys(mask, -1, v, masked_rows)
     a = softmax(logits, placed(allowed, "...ik->...1i1k"), placed(flat, "...ik->...1i1k"))
-    return gated_output(p, z, einsum("...hijk,...ikhc->...ijhc", a, v))  # 4, 6, 7
+    return gated_output(p, z, weighted_mean("...hijk,...ikhc->...ijhc", a, v))  # 4, 6, 7
 
 
 def triangle_ending(
@@ -117,7 +117,7 @@ def triangle_ending(
     logits = scaled(einsum("...ijhc,...kjhc->...hjik", q, k), q) + einsum("...kih->...hik", b).unsqueeze(-3)  # 5
     allowed, v, flat = keys(mask, -2, v, masked_rows)
     a = softmax(logits, placed(allowed, "...kj->...1j1k"), placed(flat, "...kj->...1j1k"))
-    return gated_output(p, z, einsum("...hjik,...kjhc->...ijhc", a, v))  # 4, 6, 7
+    return gated_output(p, z, weighted_mean("...hjik,...kjhc->...ijhc", a, v))  # 4, 6, 7
 
 
 def template_pointwise(
@@ -136,7 +136,7 @@ def template_pointwise(
     pairs = None if mask is None else mask[..., None, None].expand(t.shape[:-1])
     allowed, v, flat = keys(pairs, -3, v, masked_rows)
     a = softmax(logits, placed(allowed, "...tij->...1ijt"), placed(flat, "...tij->...1ijt"))
-    return gated_output(p, x, einsum("...hijt,...tijhc->...ijhc", a, v))  # 4, 5
+    return gated_output(p, x, weighted_mean("...hijt,...tijhc->...ijhc", a, v))  # 4, 5
 
 
 SPECIFICATIONS: dict[str, Callable[..., Tensor]] = {
@@ -157,8 +157,8 @@ def layer_norm(p: Parameters, name: str, x: Float[Tensor, "*B c_in"]) -> Float[T
 
 def linear(p: Parameters, name: str, x: Float[Tensor, "*B c_in"]) -> Float[Tensor, "*B c_out"]:
     """``x W^T``, plus the bias where the parameters have one."""
-    y = einsum("...c,oc->...o", x, p[f"{name}.weight"])
-    return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+    y = F.linear(x.flatten(0, -2), p[f"{name}.weight"], p.get(f"{name}.bias"))
+    return y.unflatten(0, x.shape[:-1])
 
 
 def heads(x: Float[Tensor, "*B H*c"], N_head: int) -> Float[Tensor, "*B H c"]:
@@ -200,22 +200,35 @@ def placed(mask: Bool[Tensor, "*B"] | None, axes: str) -> Bool[Tensor, "*B"] | N
     return moved
 
 
-def softmax(logits: Float[Tensor, "*B K"], allowed: Tensor | None, flat: Tensor | None) -> Float[Tensor, "*B K"]:
-    """Weights over the allowed keys, zero in a row that has none; equal ones where ``flat``."""
+def softmax(
+    logits: Float[Tensor, "*B K"], allowed: Tensor | None, flat: Tensor | None
+) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B K"]]:
+    """Weights over the allowed keys, zero in a row that has none, equal ones where ``flat``, as ``weighted_mean`` takes
+    them: numerators, and the terms of their denominator.
+
+    The two are the same numbers. Yet they are computed apart, as by those who recompute weights from the logarithm of
+    their denominator: so its rounding is seen where the budget of modules perturbs.
+    """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if not wide.shape[-1]:
-        return logits
+        return wide, wide
     if flat is not None:
         wide = torch.where(flat, 0, wide)
     if allowed is not None:
         wide = torch.where(allowed, wide, -torch.inf)
     largest = wide.detach().amax(-1, keepdim=True)
     largest = torch.where(largest == -torch.inf, 0, largest)
-    exponentials = (wide - largest).exp()
-    total = exponentials.sum(-1, keepdim=True)
-    # Zero: but where the budget of modules perturbs, the rounding of a row's log-sum-exp, from which many recompute P.
-    drift = largest * 1.0 - largest
-    return (exponentials / torch.where(total == 0, 1, total) * drift.exp()).to(logits.dtype)
+    return (wide - largest).exp(), (wide - largest * 1.0).exp()
+
+
+def weighted_mean(pattern: str, a: tuple[Tensor, Tensor], v: Float[Tensor, "*B c"]) -> Float[Tensor, "*B c"]:
+    """The mean of v, weighted by ``softmax``. The denominator comes last, so that its gradient is the product of the
+    result and its cotangent, summed over the channels, and not over the keys.
+    """
+    numerators, terms = a
+    total = einsum(pattern, terms, torch.ones_like(v[..., :1], dtype=terms.dtype))
+    o = einsum(pattern, numerators.to(v.dtype), v)
+    return (o / torch.where(total == 0, 1, total)).to(v.dtype)
 
 
 def gated_output(p: Parameters, x: Float[Tensor, "*B c_in"], o: Float[Tensor, "*B H c"]) -> Float[Tensor, "*B c_in"]:

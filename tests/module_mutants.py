@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from right_modules import PAIR, Plain, of_kind
+from torch import nn
 
 from impls.conformance.modules.cases import DTYPES_TRIED
 from impls.conformance.modules.judge import Subject
@@ -550,3 +551,87 @@ class PairGradientOnlyWithThatOfTheWeights(Plain):
     def pair_bias(self, x, z):
         bias = super().pair_bias(x, z)
         return bias if self.linear_z.weight.requires_grad else bias.detach() + 0 * bias
+
+
+# What is wrong for some widths, some values or some calls only
+
+
+class TiledNorm(nn.LayerNorm):
+    """Variances of tiles of 64 channels, averaged without the spread of the tiles' means."""
+
+    def forward(self, x):
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        tiles = wide.split(64, -1)
+        variance = (
+            sum((tile - tile.mean(-1, keepdim=True)).square().mean(-1, keepdim=True) * tile.shape[-1] for tile in tiles)
+            / x.shape[-1]
+        )
+        normal = (wide - wide.mean(-1, keepdim=True)) * (variance + self.eps).rsqrt()
+        return (normal * self.weight + self.bias).to(x.dtype)
+
+
+@wrong_in("msa_row", "triangle_ending")
+class LayerNormOfTiles(Plain):
+    """Right for up to 64 channels."""
+
+    def __init__(self, *widths, **options):
+        super().__init__(*widths, **options)
+        for name, norm in list(self.named_children()):
+            if isinstance(norm, nn.LayerNorm):
+                setattr(self, name, TiledNorm(norm.normalized_shape))
+
+
+@wrong_in("msa_row", "msa_column")
+class MaskOfNumbersAdded(Plain):
+    """A mask of zeros and ones goes to the kernel as a bias."""
+
+    def core(self, q, k, v, bias, mask):
+        if not self.numbers:
+            return super().core(q, k, v, bias, mask)
+        added = mask.to(q.dtype)[..., None, None, :]
+        return super().core(q, k, v, added if bias is None else bias + added, None)
+
+    def forward(self, x, z=None, t=None, mask=None):
+        self.numbers = mask is not None and mask.is_floating_point()
+        return super().forward(x, z, t, mask)
+
+
+@wrong_in("msa_row", dtypes=("float32", "bfloat16"))
+class AnotherEpsWithoutGradients(Plain):
+    """The fused LayerNorm of an inference path has 1e-6, in all dtypes that it is for."""
+
+    wide = torch.float32
+
+    def forward(self, x, z=None, t=None, mask=None):
+        fused = not torch.is_grad_enabled() and torch.finfo(x.dtype).bits <= torch.finfo(self.wide).bits
+        for norm in self.children():
+            if isinstance(norm, nn.LayerNorm):
+                norm.eps = 1e-6 if fused else 1e-5
+        return super().forward(x, z, t, mask)
+
+
+@wrong_in("msa_row", dtypes=("bfloat16",))
+class AnotherEpsWithoutGradientsInHalf(AnotherEpsWithoutGradients):
+    wide = torch.bfloat16
+
+
+@wrong_in("msa_row", "triangle_starting")
+class NormGradientsOfTheFirstRows(Plain):
+    """Those of LayerNorm's weight and bias: partial sums of 64 programs, of 64 rows each."""
+
+    def normalised(self, x):
+        rows = x.flatten(0, -2)
+        norm, counted = self.layer_norm, torch.arange(len(rows))[:, None] < 4096
+        weight = torch.where(counted, norm.weight, norm.weight.detach())
+        bias = torch.where(counted, norm.bias, norm.bias.detach())
+        return (F.layer_norm(rows, rows.shape[-1:]) * weight + bias).view(x.shape)
+
+
+@wrong_in(*PAIR)
+class ScaleOfThePaddedWidth(Plain):
+    """Without gradients heads are padded to a power of two."""
+
+    def core(self, q, k, v, bias, mask):
+        c = q.shape[-1]
+        padded = 1 << (c - 1).bit_length()
+        return super().core(q if torch.is_grad_enabled() else q * (c / padded) ** 0.5, k, v, bias, mask)

@@ -1,17 +1,20 @@
-"""Right modules, written in two other ways than ours: none may ever be rejected.
+"""Right modules, written in other ways than ours: none may ever be rejected.
 
 ``Plain`` is a module as one writes it in PyTorch: one for all six operations, made of steps that ``module_mutants``
-changes. ``functional`` computes the same from parameters, one head at a time, in another arrangement of everything.
+changes; ``Tiled`` is that with attention over tiles of keys. ``functional`` computes the same from parameters, one head
+at a time, in another arrangement of everything; and ``in_order`` has it take every sum term by term, or a few at once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from impls.conformance.modules.cases import ModuleCase
 from impls.conformance.modules.judge import Subject, built
@@ -45,6 +48,7 @@ class Plain(nn.Module):
     def forward(
         self, x: Tensor, z: Tensor | None = None, t: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
+        mask = None if mask is None else mask.bool()
         raw, m = x, self.normalised(x)
         bias = self.pair_bias(x, z)
         if self.columns:
@@ -120,6 +124,32 @@ class Plain(nn.Module):
         return self.linear_g(m).sigmoid() if hasattr(self, "linear_g") else 1.0
 
 
+class Tiled(Plain):
+    """Softmax over tiles of keys, in float32 at least; queries are scaled before anything else."""
+
+    TILE = 5
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+        return super().attention(q * (q.shape[-1] // self.N_head) ** -0.5, k, v, bias, mask)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+        wide = torch.promote_types(q.dtype, torch.float32)
+        o = total = q.new_zeros((), dtype=wide)
+        largest = q.new_full((*q.shape[:-1], 1), -torch.inf, dtype=wide)
+        for first in range(0, k.shape[-2], self.TILE):
+            tile = slice(first, first + self.TILE)
+            logits = (q @ k[..., tile, :].mT).to(wide)
+            if bias is not None:
+                logits = logits + bias[..., tile]
+            if mask is not None:
+                logits = logits.masked_fill(~mask[..., None, None, tile], -torch.inf)
+            new = torch.maximum(largest, logits.detach().amax(-1, keepdim=True))
+            shift = new.masked_fill(new == -torch.inf, 0)
+            e, before = (logits - shift).exp(), (largest - shift).exp()
+            o, total, largest = o * before + (e.to(v.dtype) @ v[..., tile, :]), total * before + e.sum(-1, True), new
+        return (o / total.masked_fill(total == 0, 1)).to(q.dtype).expand(*q.shape[:-1], v.shape[-1])
+
+
 def functional(case: ModuleCase, p: dict[str, Tensor], /, x: Tensor, z=None, t=None, mask=None) -> Tensor:
     """Base-two softmax, one head after the other, gate and output a head, in float32 at least."""
     dtype, wide = x.dtype, torch.promote_types(x.dtype, torch.float32)
@@ -131,6 +161,7 @@ def functional(case: ModuleCase, p: dict[str, Tensor], /, x: Tensor, z=None, t=N
         return torch.addcmul(p[f"{name}.bias"], (y - mean) * (variance + 1e-5).rsqrt(), p[f"{name}.weight"])
 
     operation, c = case.operation, case.c
+    mask = None if mask is None else mask.bool()
     m = x if operation == "template_pointwise" else norm(x, "layer_norm")
     pair = norm(z, "layer_norm_z") if operation == "msa_row" else m
     swap = operation in ("msa_column", "msa_global_column", "triangle_ending")
@@ -181,8 +212,77 @@ def of_kind(kind: type[Plain]) -> Subject:
     return Subject(kind.__name__, form)
 
 
+class InOrder(TorchDispatchMode):
+    """Products and sums begin with the bias, if any, and take so many terms at once, in float32 at least."""
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm):
+            *bias, left, right = args
+            return self.added(zip(left.split(self.at_once, -1), right.split(self.at_once, -2), strict=True), *bias)
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket is torch.ops.aten.sum and args[0].is_floating_point() and out.numel():
+            over = args[1] if len(args) > 1 and args[1] else range(args[0].dim())
+            rows = args[0].movedim(tuple(over), tuple(range(-len(over), 0))).flatten(-len(over)) if over else out[None]
+            ones = torch.ones_like(rows[..., :1])
+            parts = rows.split(self.at_once, -1)
+            terms = ((part[..., None, :], ones[..., None].expand(*part.shape, 1)) for part in parts)
+            out = self.added(terms).reshape(out.shape).to(out.dtype)
+        return out
+
+    def added(self, terms, total: Tensor | float = 0.0) -> Tensor:
+        for left, right in terms:
+            wide = torch.promote_types(left.dtype, torch.float32)
+            total = total + left.to(wide) @ right.to(wide)
+        return total.to(left.dtype)
+
+
+class Recomputed(torch.autograd.Function):
+    """``call(*tensors)``, both passes under a mode of PyTorch's dispatcher."""
+
+    @staticmethod
+    def forward(ctx, mode: TorchDispatchMode, call: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        ctx.mode = mode
+        needed = ctx.needs_input_grad[2:]
+        leaves = [x.detach().requires_grad_(need) for x, need in zip(tensors, needed, strict=True)]
+        with torch.enable_grad(), mode:
+            out = call(*leaves)
+        ctx.out, ctx.leaves = out, leaves
+        return out.detach()
+
+    @staticmethod
+    def backward(ctx, cotangent: Tensor):
+        wanted = [x for x in ctx.leaves if x.requires_grad]
+        with ctx.mode:
+            found = iter(torch.autograd.grad(ctx.out, wanted, cotangent, retain_graph=True, allow_unused=True))
+        return None, None, *(next(found) if x.requires_grad else None for x in ctx.leaves)
+
+
+def in_order(case: ModuleCase, p: dict[str, Tensor], /, *, at_once: int, **arguments: Tensor) -> Tensor:
+    """``functional``, with sums taken in order."""
+
+    def call(*tensors: Tensor) -> Tensor:
+        given = dict(zip((*p, *arguments), tensors, strict=True))
+        return functional(case, {name: given.pop(name) for name in p}, **given)
+
+    return Recomputed.apply(InOrder(at_once), call, *p.values(), *arguments.values())
+
+
 def as_function(case: ModuleCase, parameters: dict[str, Tensor]):
     return partial(functional, case), parameters
 
 
-RIGHT = {"plain": of_kind(Plain), "functional": Subject("functional", as_function)}
+def as_sums(at_once: int):
+    return lambda case, parameters: (partial(in_order, case, at_once=at_once), parameters)
+
+
+RIGHT = {
+    "plain": of_kind(Plain),
+    "tiled": of_kind(Tiled),
+    "functional": Subject("functional", as_function),
+    "one_by_one": Subject("one_by_one", as_sums(1)),
+    "by_sevens": Subject("by_sevens", as_sums(7)),
+}

@@ -228,7 +228,7 @@ def column(parameters, x, mask=None, *, N_head):
     m = torch.nn.functional.layer_norm(x, x.shape[-1:], parameters["layer_norm.weight"], parameters["layer_norm.bias"])
     k, v = (m @ torch.cat([parameters["linear_k.weight"], parameters["linear_v.weight"]]).T).chunk(2, -1)
     q, k, v = (y.unflatten(-1, (N_head, -1)).movedim(-4, -2) for y in (m @ parameters["linear_q.weight"].T, k, v))
-    allowed = None if mask is None else mask.mT[..., None, None, :]
+    allowed = None if mask is None else mask.bool().mT[..., None, None, :]
     if mask is not None:
         k, v = (y.masked_fill(~allowed.mT, 0) for y in (k, v))
     o = torch.nn.functional.scaled_dot_product_attention(q, k, v, allowed).movedim(-2, -4).flatten(-2)

@@ -41,17 +41,17 @@ def shown(case: ModuleCase, reasons: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_ours_equal_the_specification(operation: str) -> None:
-    """Over plain attention; of cases with gradients every ninth, of others every third."""
+    """Over plain attention; of cases with gradients every 19th, of others every seventh."""
     ours = over(impls.get("eager"))
     for n, case in enumerate(module_cases((operation,))):
-        if n % (9 if case.grad else 3) == 0:
+        if n % (19 if case.grad else 7) == 0:
             verdict = judge_module(ours, case)
             assert verdict.status == "passed", shown(case, verdict.reasons)
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_ours_equal_the_specification_over_every_backend(name: str, summary) -> None:
-    for case in module_cases()[::37]:
+    for case in module_cases()[::97]:
         verdict = judge_module_parts(over(impls.get(name)), case)[-1]
         if verdict.status == "declined":
             summary.note("declined", name, "problems of whole modules, for the reasons told of its core calls")
@@ -99,7 +99,7 @@ def test_no_sequence_at_all_has_zero_gradients() -> None:
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_right_modules_pass_every_kind_of_case(name: str, operation: str) -> None:
-    for case in module_cases((operation,))[::11]:
+    for case in module_cases((operation,))[::29]:
         verdict = judge_module(RIGHT[name], case)
         assert verdict.status == "passed", shown(case, verdict.reasons)
 
@@ -140,10 +140,10 @@ def test_every_wrong_module_is_killed_by_two_kinds_of_case(trial: Trial, dtype: 
 # The budget
 
 
-@pytest.mark.parametrize("case", module_cases()[::29], ids=str)
+@pytest.mark.parametrize("case", module_cases()[::61], ids=str)
 def test_the_yardstick_itself_is_close_to_the_exact_answer(case: ModuleCase) -> None:
     """Else a fault of the plain module would excuse the same fault in others."""
-    expected = module_budget(case)
+    expected = module_budget(case.at_heart())
     for name, error in expected.eager.items():
         floor = expected.floor[name].nan_to_num()
         assert error <= 2 * floor.max() if floor.numel() else error == 0

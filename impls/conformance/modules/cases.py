@@ -22,7 +22,9 @@ from impls.masks import MASKED_ROWS, make_mask
 from impls.problem import DTYPES, MASK_KINDS, OPERATIONS, one_of
 
 DTYPES_TRIED = ("float64", "float32", "bfloat16")
-GROUPS = ("", "lengths", "widths", "batches", "gradients", "gates", "values", "poison", "layouts", "blocks", "empty")
+GROUPS = (
+    "", "lengths", "widths", "batches", "gradients", "gates", "values", "poison", "layouts", "blocks", "empty", "mixed",
+)  # fmt: skip
 GRADIENTS = {"msa_row": ("x", "z", "parameters"), "template_pointwise": ("x", "t", "parameters")}
 AXES = {
     "msa_row": ("S", "R", "c_z"),
@@ -57,7 +59,7 @@ class ModuleCase:
         masked_rows: what a row with no valid key yields, one of MASKED_ROWS.
         dtype: of the parameters and all inputs.
         grad: which of x, z, t and parameters a gradient is wanted of; of none in the forward direction, which runs
-            under ``torch.no_grad``.
+            under ``torch.no_grad`` (or, as a quirk, ``torch.inference_mode``).
         quirks: names out of ``impls.conformance.modules.quirks.QUIRKS``.
         repeats: how often the call is made, if more than once after one with other weights, with a call on other inputs
             in between and a second backward pass; the answers must be equal to the bit.
@@ -97,6 +99,8 @@ class ModuleCase:
             one_of("quirk", name, tuple(quirks.QUIRKS))
         for name in self.grad:
             one_of("input", name, self.wanted)
+        if self.grad and "inference" in self.quirks:
+            raise ValueError(f"grad={'+'.join(self.grad)}: there are no gradients in inference mode")
         for name in ("N_head", "c", "c_in", "c_z", "c_t"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: a width is at least 1")
@@ -247,12 +251,12 @@ ATTENDED = dict(zip(OPERATIONS, ("R", "S", "S", "R", "R", "T"), strict=True))
 LENGTHS = (1, 2, 3, 8, 16, 17, 33)
 MANY = 130
 """More than a block of any usual size, and no multiple of one."""
-WIDTHS = ((1, 1, 3), (3, 1, 5), (5, 3, 16), (16, 2, 24), (32, 5, 7), (2, 12, 5))
+WIDTHS = ((1, 1, 3), (3, 1, 5), (5, 3, 16), (16, 2, 24), (32, 5, 7), (2, 12, 5), (24, 4, 128), (32, 8, 256))
 """A head's width, the number of heads, and the channels of x."""
 
 
 def module_cases(operations: Iterable[str] = OPERATIONS) -> tuple[ModuleCase, ...]:
-    """For each operation: dtype x mask kind x direction, then the groups."""
+    """For each operation: dtype x mask kind x direction, then the groups, then mixtures."""
     groups = (lengths, widths, batches, gradients, gates, values, poison, layouts, blocks, empty)
     found: list[ModuleCase] = []
     for shape in (SHAPES[operation] for operation in operations):
@@ -261,7 +265,8 @@ def module_cases(operations: Iterable[str] = OPERATIONS) -> tuple[ModuleCase, ..
         for dtype, group in itertools.product(DTYPES_TRIED, groups):
             base = shape.with_(group=group.__name__, dtype=dtype, mask="random", grad=shape.wanted)
             found += group(base)
-    return tuple(found)
+        found += mixed(shape.operation)
+    return tuple(dict.fromkeys(found))
 
 
 def lengths(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -282,7 +287,11 @@ def lengths(base: ModuleCase) -> Iterator[ModuleCase]:
 def widths(base: ModuleCase) -> Iterator[ModuleCase]:
     """Widths of a head, one head, and more channels than heads fill or fewer."""
     for c, N_head, c_in in WIDTHS:
-        yield base.with_(c=c, N_head=N_head, c_in=c_in)
+        case = base.with_(c=c, N_head=N_head, c_in=c_in)
+        yield case
+        if c_in > 64:  # as wide as in real models
+            for names in ((), ("uneven",)):
+                yield case.with_(c_z=128, quirks=names, grad=())
 
 
 def batches(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -313,6 +322,7 @@ def values(base: ModuleCase) -> Iterator[ModuleCase]:
         if name != "poison":
             yield base.with_(quirks=(name,))
             yield base.with_(quirks=(name,), mask="full_row", gated=True)
+            yield base.with_(quirks=(name,), grad=())
 
 
 def poison(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -331,7 +341,7 @@ def layouts(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
-    """More heads, sequences or residues than are worked on at once; 800,000 numbers, forward."""
+    """More heads, sequences, residues or rows of LayerNorm than are worked on at once; 800,000 numbers, forward."""
     if base.operation == "msa_global_column" and base.dtype == "float32":
         yield base.with_(batch=(), S=3, R=1025, c_in=257, grad=())
     for other in ("S", "R"):
@@ -339,6 +349,8 @@ def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
             for grad in (base.wanted, ()):
                 yield base.with_(batch=(), **{other: MANY}, grad=grad)
     yield base.with_(N_head=12)
+    if base.operation != "template_pointwise":
+        yield base.with_(N_head=1, **{axis: 65 for axis in ("S", "R") if axis in AXES[base.operation]})
 
 
 def empty(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -349,6 +361,65 @@ def empty(base: ModuleCase) -> Iterator[ModuleCase]:
             for axis in ("S", "R", "T"):
                 if axis in AXES[base.operation]:
                     yield base.with_(**{axis: 0}, grad=(), mask=mask)
+
+
+MIXED = 240
+MIXED_WORK = 500_000
+
+
+def mixed(operation: str) -> Iterator[ModuleCase]:
+    """Everything at once, drawn at random, of the widths of real models: what is wrong only where two or three things
+    meet, such as a forward pass, faint inputs and more channels than a tile.
+    """
+    rng = random.Random(f"mixed {operation}")
+    for n in range(MIXED):
+        yield module_mixture(rng, operation=operation, dtype=DTYPES_TRIED[n % len(DTYPES_TRIED)], seed=n)
+
+
+def module_mixture(rng: random.Random, operation: str, dtype: str, seed: int) -> ModuleCase:
+    """One case of ``mixed``, of ``work`` MIXED_WORK at most; in one of ten LayerNorm has thousands of narrow rows."""
+    narrow = rng.random() < 0.1
+    while True:
+        case = ModuleCase(
+            operation,
+            batch=rng.choice(((), (1,), (2,), (3,), (2, 3))),
+            N_head=rng.choice((1, 2) if narrow else (1, 2, 3, 4, 8, 8, 12, 16)),
+            c=8 if narrow else rng.choice((8, 16, 24, 32, 32, 48)),
+            c_in=8 if narrow else rng.choice((8, 64, 96, 128, 128, 192, 256, 256)),
+            S=rng.choice((65, 70)) if narrow else rng.choice((1, 2, 5, 9, 17, 33, 65, 70, 130)),
+            R=rng.choice((65, 70)) if narrow else rng.choice((1, 2, 7, 16, 17, 33, 65, 70, 130)),
+            T=rng.choice((1, 2, 4, 5)),
+            c_z=8 if narrow else rng.choice((8, 64, 128, 128)),
+            c_t=8 if narrow else 64,
+            group="mixed",
+            gated=SHAPES[operation].gated if rng.random() < 0.8 else not SHAPES[operation].gated,
+            mask=rng.choice(MASK_KINDS),
+            dtype=dtype,
+            repeats=rng.choice((1, 1, 2)),
+            seed=seed,
+        )
+        if work(case) <= MIXED_WORK:
+            break
+    some = tuple(name for name in case.wanted if rng.random() < 0.5)
+    grad = rng.choice(((), (), case.wanted, case.wanted, some))
+    values = [name for name in quirks.VALUES if name != "poison" or (case.gated and not grad)]
+    names = (
+        rng.choice((None,) * len(values) + (*values, "faint", "uneven")),
+        rng.choice((None, "numbers")),
+        rng.choice((None, None, *quirks.VIEWS)),
+        rng.choice((None, "other_mode")),
+        None if grad else rng.choice((None, "inference")),
+    )
+    return case.with_(grad=grad, quirks=tuple(name for name in names if name))
+
+
+def work(case: ModuleCase) -> int:
+    """How many numbers a module makes of its inputs, logits included."""
+    rows = math.prod(case.argument_shapes()["t" if case.operation == "template_pointwise" else "x"])
+    pairs = math.prod(case.batch) * case.R**2 * case.c_z if case.operation == "msa_row" else 0
+    queries = case.R if case.operation == "msa_global_column" else rows
+    logits = queries * case.N_head * getattr(case, ATTENDED[case.operation])
+    return rows * (case.c_in + 4 * case.N_head * case.c) + pairs + logits
 
 
 def random_module_case(rng: random.Random, **fixed: Any) -> ModuleCase:

@@ -5,7 +5,8 @@ A module is given as a *builder* or as a *function*:
 - a builder makes the module: ``MSARowAttentionWithPairBias(c_m, c_z, c=..., N_head=...)``, and whatever else is called
   as the class of its operation in ``impls.evoformer`` is. ``gated`` is given only where it is not the operation's own
   default. The module's ``state_dict`` has our names, and its calls are ours: ``module(x, z=..., mask=...)``. It is in
-  training mode where a gradient is wanted and otherwise not, and the other way round in the groups OTHER_MODE.
+  training mode where a gradient is wanted and otherwise not, and the other way round in the groups OTHER_MODE and by
+  the quirk ``other_mode``.
 - a function computes it: ``f(parameters, x, z=None, mask=None, *, N_head)``, with parameters by our names.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -112,7 +113,7 @@ def _module_of(
     like = next(iter(parameters.values()))
     module = build(*widths, **options).to(like.device, like.dtype)
     module.load_state_dict(parameters)
-    module.train(bool(case.grad) != (case.group in OTHER_MODE))
+    module.train(bool(case.grad) != (case.group in OTHER_MODE or "other_mode" in case.quirks))
 
     def call(parameters: dict[str, Tensor], **arguments: Tensor) -> Tensor:
         return module(**arguments)
@@ -138,7 +139,8 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
 
     def call(*given: Any, **arguments: Tensor) -> Tensor:
         try:
-            return form(*given, **arguments)
+            with torch.inference_mode() if "inference" in case.quirks else nullcontext():
+                return form(*given, **arguments)
         except NotImplementedError as reason:
             raise UnsupportedProblem(str(reason)) from reason
 
@@ -182,6 +184,6 @@ def judge_module_parts(subject: Subject, case: ModuleCase) -> list[Verdict]:
     return [first, judge_module(subject, case.with_(grad=()))]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _budget(case: ModuleCase) -> Budget:
     return module_budget(case)

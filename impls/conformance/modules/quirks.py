@@ -1,6 +1,7 @@
 """Ways in which a module's parameters and inputs differ from plain, contiguous, normally distributed numbers.
 
-As ``impls.conformance.quirks`` for the core: names and meanings stand in ``QUIRKS``, values first, then layouts.
+As ``impls.conformance.quirks`` for the core: names and meanings stand in ``QUIRKS``, values first, then layouts, then
+how a module is called.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def values(names: tuple[str, ...], inputs: ModuleInputs) -> ModuleInputs:
 
 def layouts(names: tuple[str, ...], arguments: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same values laid out otherwise in memory, by the quirks among ``names`` that are about layouts."""
-    for name, function in LAYOUTS.items():
+    if "numbers" in names:
+        arguments = numbers(arguments)
+    for name, function in VIEWS.items():
         if name in names:
             arguments = {argument: function(x) for argument, x in arguments.items()}
     return arguments
@@ -49,6 +52,11 @@ def faint(inputs: ModuleInputs) -> ModuleInputs:
 def far(inputs: ModuleInputs) -> ModuleInputs:
     """Inputs around 16, which LayerNorm must bring back to zero."""
     return _arguments(inputs, lambda x: x + 16)
+
+
+def uneven(inputs: ModuleInputs) -> ModuleInputs:
+    """Channels whose means differ, as those of trained models do: from -4 for the first to 4 for the last."""
+    return _arguments(inputs, lambda x: x + torch.linspace(-4, 4, x.shape[-1]))
 
 
 def sharp(inputs: ModuleInputs) -> ModuleInputs:
@@ -104,6 +112,13 @@ def _parameters(inputs: ModuleInputs, changes: dict[str, Callable[[Tensor], Tens
 # Layouts
 
 
+def numbers(arguments: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A mask of zeros and ones in the dtype of x instead of a bool one."""
+    if "mask" not in arguments:
+        return arguments
+    return arguments | {"mask": arguments["mask"].to(arguments["x"].dtype)}
+
+
 def strided(x: Tensor) -> Tensor:
     """Every second element along the last two axes of a larger tensor; what lies between is NaN."""
     return window(x, slice(None, None, 2), lambda n: 2 * n)
@@ -119,6 +134,19 @@ def moved(x: Tensor) -> Tensor:
     return x.movedim(-2, 0).contiguous().movedim(0, -2) if x.dim() > 1 else x
 
 
-VALUES = {f.__name__: f for f in (faint, far, sharp, flat, shut, initial, poison)}
-LAYOUTS = {f.__name__: f for f in (strided, margins, moved)}
-QUIRKS: dict[str, Callable[..., object]] = {**VALUES, **LAYOUTS}
+# Calls
+
+
+def inference() -> None:
+    """Under ``torch.inference_mode`` instead of ``torch.no_grad``; without gradients."""
+
+
+def other_mode() -> None:
+    """In training mode without gradients, and in evaluation mode with them."""
+
+
+VALUES = {f.__name__: f for f in (faint, far, uneven, sharp, flat, shut, initial, poison)}
+VIEWS = {f.__name__: f for f in (strided, margins, moved)}
+LAYOUTS = ("numbers", *VIEWS)
+CALLS: dict[str, Callable[..., object]] = {f.__name__: f for f in (inference, other_mode)}
+QUIRKS: dict[str, Callable[..., object]] = {**VALUES, "numbers": numbers, **VIEWS, **CALLS}
