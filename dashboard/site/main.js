@@ -69,10 +69,15 @@ async function follow() {
   details.close(false);
   const { page, at } = await draw(fromAddress(location.hash));
   history.replaceState({ seen: true }, "");
-  const target = at ? document.getElementById(at) : null;
+  const target = at ? targetOf(/** @type {string} */ (page), at) : null;
   if (target) arriveAt(target);
   else if (at) say(`Not on this page: ${shorten(at, 120)}.`);
   else if (before && before !== page && !known) turnedTo(/** @type {string} */ (page));
+}
+
+/** The element, or the cell, that is called so. @param {string} page @param {string} at @returns {HTMLElement | null} */
+function targetOf(page, at) {
+  return document.getElementById(at) ?? pageElement(page).querySelector(`[data-cell="${CSS.escape(at)}"]`);
 }
 
 /** A new page begins at its top; a reader who was among the tabs stays there. @param {string} page */

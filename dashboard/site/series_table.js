@@ -159,7 +159,7 @@ function fullCell(cell, all, show, nameOf) {
     td.style.setProperty("--tint", `${Math.round(strength * 55)}%`);
   }
   const [first, ...rest] = lines;
-  td.append(make("button", { class: `cell${cell.disturbed && showsTime ? " disturbed" : ""}`, type: "button", tabindex: "-1", id: cellId(cell), "data-cell": nameOf(cell) },
+  td.append(make("button", { class: `cell${cell.disturbed && showsTime ? " disturbed" : ""}`, type: "button", tabindex: "-1", "data-cell": nameOf(cell) },
     make("span", { class: "visually-hidden" }, `${shorten(cell.backend, 60)}, ${sizeHeading(cell.size)}: `),
     ...(wrong ? [make("span", { class: "status" }, words(cell.status))] : []),
     make("span", { class: "first" }, ...(mark && !wrong ? markOf(mark) : []), first),

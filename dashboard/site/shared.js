@@ -47,7 +47,7 @@ function onceEach(cells) {
   return [...groupBy(cells, (cell) => JSON.stringify([measurementKey(cell), cell.dtype, cell.direction])).values()].map(([first]) => first);
 }
 
-/** The element of a cell on the first page. @param {Cell} cell */
+/** What a cell is called on the first page. @param {Cell} cell */
 function cellId(cell) {
   return ["cell", cell.module, cell.series, cell.operation, cell.level, cell.size, cell.backend].join("-").replace(/\s+/g, "");
 }

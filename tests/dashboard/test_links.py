@@ -81,7 +81,7 @@ def test_every_link_keeps_what_is_commonly_chosen_or_says_what_else(watched: Wat
             continue  # a change that another machine measured: another place, and its own commits
         differs = {name for name, value in common.items() if kept.get(name) != value}
         allowed = {"history": {"direction", "dtype"}, "compare": {"commit"}}.get(kept["page"], set())
-        assert differs <= (allowed if page in ("changes", "history") else set()), link
+        assert differs <= (allowed if page in ("changes", "history", "compare") else set()), link
 
 
 def test_a_cards_numbers_lead_to_the_cell_that_they_are_of(watched: Watched, site: str, cells: pd.DataFrame) -> None:

@@ -189,7 +189,7 @@ function comparedTable(cells, chosen) {
   const paired = rows.some((row) => row.paired);
   /** @type {Column<ComparedCell>[]} */
   const columns = [
-    { name: "cell", title: "cell", value: ({ head }) => nameOfCell(head) },
+    { name: "cell", title: "cell", value: ({ head }) => nameOfCell(head), show: ({ head }) => make("a", { href: leadToHistory(chosen, head) }, nameOfCell(head)) },
     { name: "base", title: "base, s", value: ({ base }) => base.seconds, show: ({ base }) => base.seconds === null ? words(base.status) : si(base.seconds, "s") },
     { name: "head", title: "head, s", value: ({ head }) => head.seconds, show: ({ head }) => head.seconds === null ? words(head.status) : si(head.seconds, "s") },
     { name: "ratio", title: "head / base", value: (row) => row.ratio, show: (row) => row.ratio === null ? "" : ratio(row.ratio) },

@@ -118,9 +118,8 @@ function operationSection(cells, found, chosen) {
     make("p", {}, make("strong", {}, found.use.length ? `Use ${found.answer}. ` : `${found.answer[0].toUpperCase()}${found.answer.slice(1)}. `), first),
     ...(rest.length ? [make("ul", {}, ...rest.map((sentence) => make("li", {}, sentence)))] : []));
   const register = (/** @type {Cell} */ cell) => {
-    const name = String(cellsOnPage.size);
-    cellsOnPage.set(name, cell);
-    return name;
+    cellsOnPage.set(cellId(cell), cell);
+    return cellId(cell);
   };
   return make("section", { class: "operation", id, "aria-labelledby": `${id}-title` },
     make("h2", { id: `${id}-title`, tabindex: "-1" }, titleOf(cells[0]), make("small", {}, operation?.algorithm ?? "")),
