@@ -68,6 +68,42 @@ def bias_kept_by_its_address(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
+_OUTPUTS: dict[object, list[Tensor]] = {}
+
+
+@mutant
+def two_outputs_in_turns_without_gradients(q, k, v, bias, mask):
+    """The caller's result is overwritten by the call after next of the same shape."""
+    o = right(q, k, v, bias, mask)
+    if not forward_only(q, k, v, bias):
+        return o
+    buffers = _OUTPUTS.setdefault((o.shape, o.dtype), [torch.empty_like(o), torch.empty_like(o)])
+    buffers.reverse()
+    return buffers[0].copy_(o)
+
+
+@mutant
+def values_of_one_key_without_gradients(q, k, v, bias, mask):
+    """v itself, which the caller may write to."""
+    if k.shape[-2] == 1 and bias is mask is None and forward_only(q, k, v):
+        return v.expand(q.shape)
+    return right(q, k, v, bias, mask)
+
+
+@mutant
+def parts_of_long_rows_joined_in_another_base_without_gradients(q, k, v, bias, mask):
+    """Few queries and many keys: halves, whose log-sum-exp is to base 2, are weighed by powers of e."""
+    K = k.shape[-2]
+    if q.shape[-2] > 16 or K < 1024 or mask is not None or not forward_only(q, k, v, bias):
+        return right(q, k, v, bias, mask)
+    wide, o, lse = torch.promote_types(q.dtype, torch.float32), [], []
+    for j in (slice(0, K // 2), slice(K // 2, K)):
+        b = bias if bias is None or bias.shape[-1] == 1 else bias[..., j]
+        o.append(right(q, k[..., j, :], v[..., j, :], b, None))
+        lse.append(plus(product(q.to(wide), k[..., j, :].to(wide)), b).logsumexp(-1, keepdim=True) / math.log(2))
+    return (torch.stack(lse).softmax(0) * torch.stack(o)).sum(0).to(q.dtype)
+
+
 @mutant
 def last_queries_not_written_without_gradients(q, k, v, bias, mask):
     """Those of a block of 16 that is not whole, where there is neither a bias nor a mask."""
@@ -139,6 +175,20 @@ def first_block_hidden_by_the_bias_nan(q, k, v, bias, mask):
     return o.masked_fill(hidden[..., :8].all(-1, keepdim=True) & ~hidden.all(-1, keepdim=True), torch.nan)
 
 
+@mutant
+def padding_told_by_the_shortest_row(q, k, v, bias, mask):
+    """Where the row with the fewest valid keys is padded, all are taken to be, each after as many keys as it has."""
+    if mask is None or mask.numel() < 2:
+        return right(q, k, v, bias, mask)
+    rows = mask.expand(*mask.shape[:-1], k.shape[-2]).reshape(-1, k.shape[-2])
+    padded = torch.arange(k.shape[-2]) < rows.sum(-1, keepdim=True)
+    shortest = rows.sum(-1).argmin()
+    if torch.equal(rows[shortest], padded[shortest]):
+        k, v = hide(k, mask), hide(v, mask)
+        mask = padded.view(*mask.shape[:-1], -1)
+    return right(q, k, v, bias, mask)
+
+
 # Axes and layouts
 
 
@@ -200,7 +250,67 @@ def dbias_scaled_without_dq(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
+class Cotangent(torch.autograd.Function):
+    """Nothing; a contiguous cotangent is read from the start of its memory."""
+
+    @staticmethod
+    def forward(ctx, o):
+        return o.view_as(o)
+
+    @staticmethod
+    def backward(ctx, do):
+        return do.as_strided(do.shape, do.stride(), 0) if do.is_contiguous() else do
+
+
+@mutant
+def cotangent_without_its_offset(q, k, v, bias, mask):
+    return Cotangent.apply(right(q, k, v, bias, mask))
+
+
+class Kept(torch.autograd.Function):
+    """Nothing; the backward pass takes D = do . o from an o that autograd does not watch: what that is off by changes
+    every logit's gradient by as many times its weight, and the weights are the gradient of the log-sum-exp.
+    """
+
+    @staticmethod
+    def forward(ctx, o, lse):
+        ctx.o, ctx.kept = o.clone(), o.clone()
+        return ctx.kept
+
+    @staticmethod
+    def backward(ctx, do):
+        return do, (do * (ctx.o - ctx.kept)).sum(-1).to(torch.promote_types(do.dtype, torch.float32))
+
+
+@mutant
+def output_kept_beside_autograd(q, k, v, bias, mask):
+    o = right(q, k, v, bias, mask)
+    if not o.requires_grad:
+        return o
+    wide = torch.promote_types(q.dtype, torch.float32)
+    logits = plus(product(q.to(wide), hide(k, mask).to(wide)), bias)
+    if mask is not None:
+        logits = logits.masked_fill(~on_keys(mask), -1e30)
+    return Kept.apply(o, logits.clamp(min=-1e30).logsumexp(-1))
+
+
 # Precision
+
+
+def denominator_in_half_precision(q, k, v, bias, mask):
+    """Block by block of 16 keys: from 1 / eps on, nothing more is added."""
+    logits = plus(product(q.float(), hide(k, mask).float()), bias)
+    if mask is not None:
+        logits = logits.masked_fill(~on_keys(mask), -torch.inf)
+    top = logits.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    weights, total = (logits - top).exp(), torch.zeros_like(top, dtype=q.dtype)
+    for block in weights.split(16, -1):
+        total = (total + block.sum(-1, keepdim=True)).to(q.dtype)
+    total = total.float()
+    return (weights @ hide(v, mask).float() / torch.where(total == 0, 1, total)).to(q.dtype)
+
+
+mutant(denominator_in_half_precision, ("bfloat16",))
 
 
 def bfloat16_as_float16(q, k, v, bias, mask):

@@ -12,9 +12,8 @@ rounded to one part in 1/eps, and an absolute error of a logit is a relative err
 not count, so that a bias of -1e9 used as a mask buys no tolerance. To it comes sqrt(n) for the longest of the sums, in
 the precision of the accumulator (float32 for half precision): a sum of n terms of one sign, taken in order, is off by
 about that many roundings. Where 2 eps times the condition is not small, a weight may be off by that power of e, but
-never by more than 1. In float64 the answer to compare with is float64 as well, and rounds as much: the term counts
-twice. Nor is eager's error known there, as it makes the same roundings, such as those of a logit that is the sum of a
-large product and many small ones: sqrt(c) / 2 roundings of each product stand in its place.
+never by more than 1. A logit that is a large product and many small ones is rounded at every step: sqrt(c) / 2 times.
+In float64 the answer to compare with is float64 as well, and rounds as much: the term counts twice.
 """
 
 from __future__ import annotations
@@ -73,9 +72,9 @@ def run(
 ) -> dict[str, Tensor]:
     """``o``, and as ``dq``, ``dk``, ``dv``, ``dbias`` the gradients of the inputs that require one.
 
-    If none does, under ``torch.no_grad``. ``meanwhile`` is called between the passes, and the backward pass then made
-    twice: what a call needs later, or has given away, must not lie where another call writes. Raises NoGradient where o
-    carries no gradient to an input, TypeError where it is no tensor.
+    If none does, under ``torch.no_grad``. ``meanwhile`` is called between the passes, and after the backward pass,
+    which is then made twice: what a call needs later, or has given away, must not lie where another call writes.
+    Raises NoGradient where o carries no gradient to an input, TypeError where it is no tensor.
     """
     q, k, v, bias, mask, cotangent = inputs
     wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
@@ -83,8 +82,10 @@ def run(
         o = attend(q, k, v, bias, mask)
         if not isinstance(o, Tensor):
             raise TypeError(f"returned a {type(o).__name__}; expected one tensor")
-        others = meanwhile() if meanwhile else None  # kept alive until the end
+        others = [meanwhile()] if meanwhile else []  # kept alive until the end
         found = {"o": o.detach(), **gradients("o", o, wanted, cotangent, again=meanwhile is not None)}
+        if meanwhile:
+            others.append(meanwhile())
         del others
     return found
 
@@ -173,12 +174,16 @@ def accumulation(inputs: CoreInputs) -> float:
     H, Q, K = *q.shape[-3:-1], k.shape[-2]
     shared = 1 if bias is None else q[..., 0].numel() * K // max(1, bias.numel())
     n = max(K, H * Q // k.shape[-3], shared)
-    return math.sqrt(n) * torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps / eps(q)
+    return math.sqrt(n) * accumulator_eps(q) / eps(q)
+
+
+def accumulator_eps(x: Tensor) -> float:
+    return torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
 
 
 def summation(inputs: CoreInputs) -> float:
-    """Roundings of a product of c terms that eager's own error does not show."""
-    return max(1, math.sqrt(inputs.q.shape[-1]) / 2) if inputs.q.dtype == torch.float64 else 1
+    """Roundings of a sum of c products in the accumulator, in roundings of q's dtype; at least 1."""
+    return max(1, math.sqrt(inputs.q.shape[-1]) / 2 * accumulator_eps(inputs.q) / eps(inputs.q))
 
 
 def eps(x: Tensor) -> float:

@@ -230,6 +230,7 @@ def lengths() -> Iterator[Case]:
             yield case
     for case in each("lengths"):
         yield resized(case, Q=1, K=1).with_(mask="full_row")
+        yield resized(case, Q=3, K=1).with_(mask="none", grad=())
         for n in (70, 200):
             for grad in (case.grad, ()):
                 yield resized(narrowed(case), Q=37, K=n).with_(mask="none", grad=grad)
@@ -252,6 +253,9 @@ def cross() -> Iterator[Case]:
             yield case.with_(Q=41, K=33, bias_shape=bias_shape)
     for case in each("cross"):
         yield resized(case, Q=1, K=300).with_(mask="none")
+        for (Q, K), grad in itertools.product(((5, 1030), (5, 4097), (1030, 5)), (case.grad, ())):
+            for quirk in ("calm", "drifting"):  # sums of one sign
+                yield resized(narrowed(case), Q=Q, K=K).with_(quirks=(quirk,), grad=grad)
     for case in each("cross", both=False):
         yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
         # more scores than 16 bits can number
@@ -289,7 +293,17 @@ def bias_axes() -> Iterator[Case]:
 def layouts() -> Iterator[Case]:
     """Views instead of contiguous tensors; and the same call three times."""
     for case in each("layouts"):
-        for quirk in ("cropped", "heads_last", "unlike", "packed", "strided", "margins", "expanded"):
+        for quirk in (
+            "cropped",
+            "behind",
+            "turned",
+            "heads_last",
+            "unlike",
+            "packed",
+            "strided",
+            "margins",
+            "expanded",
+        ):
             yield case.with_(quirks=(quirk,))
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
@@ -302,7 +316,7 @@ def values() -> Iterator[Case]:
     for case in each("values"):
         for n in (1, 2, 5, 33):
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
-        for quirk in ("flat", "deep", "high", "tiny", "faint"):
+        for quirk in ("flat", "deep", "high", "tiny", "faint", "large"):
             yield case.with_(quirks=(quirk,))
         for Q, K in ((64, 64), (1, 128)):
             yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
@@ -312,6 +326,8 @@ def values() -> Iterator[Case]:
         yield case.with_(quirks=("quiet",), mask="full_row")
         for name in case.grad:
             yield case.with_(quirks=("poison",), mask="full_row", grad=(name,))
+        yield resized(case, Q=9, K=1100).with_(quirks=("drifting",), mask="none", grad=())
+        yield resized(case, Q=17, K=384).with_(quirks=("drifting",))
         for quirk in ("hole", "late"):  # whole blocks of masked keys, and valid ones behind them
             for K in (40, 384):
                 yield resized(case, Q=17, K=K).with_(quirks=(quirk,))
@@ -319,7 +335,7 @@ def values() -> Iterator[Case]:
         yield case.with_(quirks=("void",))
         yield case.with_(quirks=("void", "poison"))
         yield narrowed(case).with_(quirks=("fewer_masks",))
-        for quirk in ("first_mask", "whole_rows"):
+        for quirk in ("first_mask", "whole_rows", "uneven"):
             yield case.with_(quirks=(quirk,))
     for case in each("values", both=False):
         for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
@@ -387,8 +403,9 @@ def blocks() -> Iterator[Case]:
         for Q in (1, 33):
             yield resized(row, Q=33, K=33).with_(batch=(1, 70), bias_shape=(1, 1, 4, Q, 33), quirks=("remainder",))
         yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
+        yield Case("blocks", (1,), 2, 1030, 1030, 8, (1, 1, 1030, 1030), "random", dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
-    yield Case("blocks", (72,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 4 million logits
+    yield Case("blocks", (136,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 8 million logits
 
 
 def inference() -> Iterator[Case]:
@@ -397,11 +414,25 @@ def inference() -> Iterator[Case]:
         case = case.with_(grad=(), mask=mask)
         for c in (24, 48, 64):
             yield resized(narrowed(case), Q=33, K=100, c=c)
-        yield resized(case, Q=1, K=300)
-        for quirk in ("heads_last", "unlike", "packed", "cropped", "margins", "calm", "deep", "high"):
+        for Q, K in ((1, 300), (8, 1100), (9, 1)):
+            yield resized(case, Q=Q, K=K)
+            yield resized(case, Q=Q, K=K).with_(quirks=("drifting",))
+        for quirk in (
+            "heads_last",
+            "turned",
+            "unlike",
+            "behind",
+            "packed",
+            "cropped",
+            "margins",
+            "calm",
+            "deep",
+            "high",
+        ):
             yield case.with_(quirks=(quirk,))
         if case.bias_shape is None:
             continue
+        yield resized(case, Q=3, K=1040).with_(quirks=("rising",))
         for quirk in ("local", "offset", "mask_in_bias"):
             yield case.with_(quirks=(quirk,))
         for bias_shape in ((2, 3, 4, 17, 17), (2, 3, 1, 1, 17), (1, 1, 4, 17, 1)):
@@ -421,7 +452,21 @@ def empty() -> Iterator[Case]:
 
 MIXED = 600
 MIXED_LOGITS = 2**18
-MIXED_VALUES = ("calm", "high", "deep", "faint", "offset", "mask_in_bias", "local", "rising", "poison")
+MIXED_LAYOUTS = ("turned", "heads_last", "unlike", "packed", "strided", "margins", "cropped", "behind", "expanded")
+MIXED_VALUES = (
+    "calm",
+    "calm",
+    "calm",
+    "large",
+    "high",
+    "deep",
+    "faint",
+    "offset",
+    "mask_in_bias",
+    "local",
+    "rising",
+    "poison",
+)
 
 
 def mixed(which: range = range(MIXED)) -> Iterator[Case]:
@@ -438,11 +483,11 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     def length(*usual: int, least: int, most: int) -> int:
         return rng.choice(usual) if rng.random() < 0.5 else round(least * (most / least) ** rng.random())
 
+    K = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
     while True:
         many = length(70, least=5, most=700)
-        batch = rng.choice(((), (1,), (2,), (3,), (many,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2)))
+        batch = rng.choice(((), (1,), (2,), (3,), (many,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2), (2, 1, 2, 2)))
         H, c = length(1, 2, 4, 8, 16, 20, least=1, most=32), length(8, 16, 24, 32, 64, 128, least=6, most=256)
-        K = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
         Q = rng.choice((K, K, K, length(1, 17, 33, least=2, most=300)))
         if math.prod(batch) * H * Q * K <= MIXED_LOGITS:
             break
@@ -452,9 +497,9 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     leaves = LEAVES if bias_shape else LEAVES[:3]
     some = tuple(name for name in leaves if rng.random() < 0.5)
     names = (
-        rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late")),
+        rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late", "uneven")),
         rng.choice((None,) * 6 + MIXED_VALUES),
-        rng.choice((None, None, "heads_last", "unlike", "packed", "strided", "margins", "cropped", "expanded")),
+        rng.choice((None, None, *MIXED_LAYOUTS)),
     )  # fmt: skip
     return Case(
         "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,

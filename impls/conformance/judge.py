@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from impls.conformance.budget import Budget, NoGradient, budget, run
+from impls.conformance.budget import Budget, NoGradient, budget, gradients, run
 from impls.conformance.cases import Case, cases
 from impls.conformance.modules.cases import ModuleCase
 from impls.conformance.surroundings import kept
@@ -25,6 +25,8 @@ __all__ = ["AnyCase", "Case", "Check", "Verdict", "cases", "compare", "examine",
 
 LONGEST = 500
 """Characters that are kept of an error's message."""
+OTHER_CALLS = 3
+"""Calls on other inputs between a forward and a backward pass, and after both: more than buffers that take turns."""
 AnyCase = Case | ModuleCase
 
 
@@ -76,17 +78,33 @@ def judge(backend: Backend, case: Case) -> Verdict:
     inputs, meanwhile = case.inputs(), None
     given = {name: x for name, x in inputs._asdict().items() if x is not None}
     if case.repeats > 1 and not backend.traits.compiles:  # compiled code may reuse buffers in its backward pass
-        q, k, v, bias, mask, _ = case.with_(seed=case.seed + 1).inputs()
+        others = case.with_(seed=case.seed + 1).inputs()
 
-        def meanwhile() -> Tensor:
-            return backend(q, k, v, bias, mask)
+        def meanwhile() -> list[dict[str, Tensor]]:
+            return [run(backend, others) for _ in range(OTHER_CALLS)]
 
     if case.repeats > 1 and not case.quirks and not case.nothing:
         remember(backend, case, inputs)
-    return examine(
+    verdict = examine(
         case, _budget(case), given, lambda: run(backend, inputs, meanwhile), like=inputs.q,
         deterministic=backend.traits.deterministic,
     )  # fmt: skip
+    asked = verdict.status == "passed" and meanwhile and case.grad and not case.quirks
+    if asked and (wrong := written_over(backend, inputs, _budget(case))):
+        reasons = ("after o was halved in place, which autograd was not told that it must not be", *map(str, wrong))
+        return replace(verdict, status="failed", reasons=reasons)
+    return verdict
+
+
+def written_over(backend: Backend, inputs: CoreInputs, expected: Budget) -> list[Check]:
+    """Gradients that are wrong where a caller goes on to compute in o; that this raises an error is as right."""
+    wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
+    try:
+        found = gradients("o", backend(*inputs[:5]).mul_(0.5), wanted, 2 * inputs.cotangent)
+    except RuntimeError:
+        return []
+    checks = [compare(name, x, expected) for name, x in found.items()]
+    return [check for check in checks if not check.ratio <= 1]
 
 
 @torch.no_grad()
@@ -148,6 +166,14 @@ def examine(
             for x in (output, like)
         )
         return Verdict(case, "failed", (*reasons, "{} is {}; expected {}".format(name, *described)))
+    if output.numel():
+        reasons += [
+            f"o lies in the memory of {name}: what is written to one changes the other"
+            for name, x in given.items()
+            if x.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+        ]
+        if any(n > 1 and step == 0 for n, step in zip(output.shape, output.stride(), strict=True)):
+            reasons.append("o is expanded: what is written to one of its elements changes others")
     for name, first in answer.items():
         if deterministic and not all(torch.equal(_bits(other[name]), _bits(first)) for other in answers[1:]):
             reasons.append(f"{name} differs between identical calls")

@@ -16,7 +16,18 @@ from impls.problem import CoreInputs
 
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
-LAYOUTS = ("cropped", "heads_last", "unlike", "packed", "strided", "margins", "expanded", "low_rank")
+LAYOUTS = (
+    "cropped",
+    "behind",
+    "turned",
+    "heads_last",
+    "unlike",
+    "packed",
+    "strided",
+    "margins",
+    "expanded",
+    "low_rank",
+)
 """The quirks that change where numbers stand and not what they are."""
 
 
@@ -98,6 +109,18 @@ def whole_rows(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     return inputs._replace(mask=inputs.mask[..., -1:])
 
 
+@quirk
+def uneven(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The first row of the mask is padded after a quarter of the keys; the others have more valid keys, and holes."""
+    if inputs.mask is None or inputs.mask.numel() < 2:
+        return inputs
+    K = inputs.mask.shape[-1]
+    rows = torch.rand(inputs.mask.shape, generator=generator).to(inputs.mask.device).view(-1, K) < 0.7
+    rows[0] = torch.arange(K, device=rows.device) < max(1, K // 4)
+    rows[1:, -1] = True
+    return inputs._replace(mask=rows.view(inputs.mask.shape))
+
+
 # Values
 
 
@@ -134,6 +157,12 @@ def _around(inputs: CoreInputs, center: float) -> CoreInputs:
     q[..., 0] = abs(center) ** 0.5 * q.shape[-1] ** 0.25
     k[..., 0] = center / abs(center) ** 0.5 * q.shape[-1] ** 0.25
     return inputs._replace(q=q, k=k)
+
+
+@quirk
+def large(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Values of the size of 1e4."""
+    return inputs._replace(v=inputs.v * 1e4)
 
 
 @quirk
@@ -236,6 +265,15 @@ def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def drifting(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Logits that rise by 2 and values by 4 along the keys, and little else: how blocks of keys are weighed shows."""
+    q, k, v, bias, mask, cotangent = inputs
+    q, k, along = q / 16, k.clone(), torch.linspace(-1, 1, k.shape[-2], device=k.device).to(k)
+    q[..., 0], k[..., 0] = q.shape[-1] ** 0.5, along
+    return CoreInputs(q, k, v / 4 + 2 * along[:, None] + 2, None if bias is None else bias / 8, mask, cotangent)
+
+
+@quirk
 def remainder(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A cotangent of zeros but for the last query of the last row: all that counts is what whole blocks leave over."""
     if not inputs.cotangent.numel():
@@ -267,6 +305,12 @@ def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def turned(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The last two axes stored in the other order, as in a pair bias that was transposed."""
+    return _each(inputs, lambda x: x.mT.contiguous().mT if x.dim() > 1 else x)
+
+
+@quirk
 def unlike(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Heads stored behind the length in v and the cotangent alone, as where q and k were rotated since."""
     v, cotangent = (x.transpose(-2, -3).contiguous().transpose(-2, -3) for x in (inputs.v, inputs.cotangent))
@@ -295,6 +339,17 @@ def cropped(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
     cropped = {name: crop(x, -2 if name == "mask" else -4) for name, x in inputs._asdict().items()}
     return CoreInputs(**cropped)  # type: ignore[arg-type]
+
+
+@quirk
+def behind(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """All but the first of a longer first axis, as slices are: contiguous, and not at the start of its memory."""
+
+    def slice_of(x: Tensor) -> Tensor:
+        big = x.new_full((x.shape[0] + 1, *x.shape[1:]), True if x.dtype == torch.bool else torch.nan)
+        return big[1:].copy_(x)
+
+    return _each(inputs, slice_of)
 
 
 @quirk

@@ -88,11 +88,14 @@ def words(status: str) -> str:
 
 
 def worst(verdicts: list[Verdict]) -> list[str]:
-    """Tensor, error, budget and ratio of the worst element in all of ``verdicts``."""
+    """Tensor, error, budget and ratio of the worst element in all of ``verdicts``; what failed if that is no number."""
     checks = [check for verdict in verdicts for check in verdict.checks]
-    if not checks:
+    check: Check | None = max(checks, key=lambda check: check.ratio, default=None)
+    failed = [verdict for verdict in verdicts if verdict.status == "failed"]
+    if failed and (check is None or check.ratio <= 1):
+        return [failed[0].reasons[0], "", "", ""]
+    if check is None:
         return ["", "", "", ""]
-    check: Check = max(checks, key=lambda check: check.ratio)
     return [check.tensor, f"{check.error:.1e}", f"{check.budget:.1e}", f"{check.ratio:.2g}"]
 
 
@@ -104,6 +107,8 @@ def as_text(report: Report) -> str:
     for verdict in report.smallest:
         told = "\n".join(f"    {reason}" for reason in verdict.reasons)
         parts.append(f"FAILED, at its smallest:\n{told}\n  repeat it with\n    {report.again(verdict)}")
+    if report.smallest:
+        parts.append("What does not repeat alone depends on the calls before it: run the whole check again.")
     if report.alike:
         parts.append(f"{report.alike} more like {'this' if len(report.smallest) == 1 else 'these'}")
     return "\n\n".join([*parts, report.headline])

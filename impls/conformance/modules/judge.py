@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from impls import evoformer
 from impls.conformance.budget import Budget
-from impls.conformance.judge import Verdict, examine
+from impls.conformance.judge import OTHER_CALLS, Verdict, examine
 from impls.conformance.modules.budget import answer, module_budget
 from impls.conformance.modules.cases import SHAPES, ModuleCase, ModuleInputs
 from impls.interface import Backend, UnsupportedProblem
@@ -150,8 +150,8 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
         other = case.with_(seed=case.seed + 1).inputs()
         remember(call, inputs, other)
 
-        def meanwhile() -> Tensor:
-            return call(parameters, **other.arguments)
+        def meanwhile() -> list[Tensor]:
+            return [call(parameters, **other.arguments) for _ in range(OTHER_CALLS)]
 
     return examine(
         case,
