@@ -75,24 +75,25 @@ def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
         return Verdict(case, "declined", tuple(reasons))
-    inputs, meanwhile = case.inputs(), None
+    inputs = case.inputs()
     given = {name: x for name, x in inputs._asdict().items() if x is not None}
-    if case.repeats > 1 and not backend.traits.compiles:  # compiled code may reuse buffers in its backward pass
-        others = case.with_(seed=case.seed + 1).inputs()
+    interrupted = case.repeats > 1 and not backend.traits.compiles  # which may reuse buffers in its backward pass
+    plain = not case.quirks and not case.nothing
+    others = case.with_(seed=case.seed + 1).inputs() if case.repeats > 1 else inputs
+    if case.repeats > 1 and plain:
+        remember(backend, inputs, others)
 
-        def meanwhile() -> list[dict[str, Tensor]]:
-            return [run(backend, others) for _ in range(OTHER_CALLS)]
+    def meanwhile() -> list[dict[str, Tensor]]:
+        return [run(backend, others) for _ in range(OTHER_CALLS)]
 
-    if case.repeats > 1 and not case.quirks and not case.nothing:
-        remember(backend, case, inputs)
     verdict = examine(
-        case, _budget(case), given, lambda: run(backend, inputs, meanwhile), like=inputs.q,
+        case, _budget(case), given, lambda: run(backend, inputs, meanwhile if interrupted else None), like=inputs.q,
         deterministic=backend.traits.deterministic,
     )  # fmt: skip
-    asked = verdict.status == "passed" and meanwhile and case.grad and not case.quirks
+    asked = verdict.status == "passed" and interrupted and plain and case.grad
     if asked and (wrong := written_over(backend, inputs, _budget(case))):
-        reasons = ("after o was halved in place, which autograd was not told that it must not be", *map(str, wrong))
-        return replace(verdict, status="failed", reasons=reasons)
+        told = "after o was halved in place, which autograd was not told that it must not be"
+        return replace(verdict, status="failed", reasons=(told, *map(str, wrong)))
     return verdict
 
 
@@ -108,13 +109,12 @@ def written_over(backend: Backend, inputs: CoreInputs, expected: Budget) -> list
 
 
 @torch.no_grad()
-def remember(backend: Backend, case: Case, inputs: CoreInputs) -> None:
+def remember(backend: Backend, inputs: CoreInputs, other: CoreInputs) -> None:
     """Call it on the very tensors of ``inputs`` with other numbers in them: what it keeps must not come back.
 
     They are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was freed
     looks to a cache just so.
     """
-    other = case.with_(seed=case.seed + 1).inputs()
     tensors = [(x, x.clone(), y) for x, y in zip(inputs, other, strict=True) if x is not None and y is not None]
     for x, _, y in tensors:
         x.data.copy_(y)

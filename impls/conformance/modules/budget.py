@@ -98,9 +98,11 @@ def answer(
         out = call(parameters, **arguments)
         if not isinstance(out, Tensor):
             raise TypeError(f"returned a {type(out).__name__}; expected one tensor")
-        others = meanwhile() if meanwhile else None  # kept alive until the end
+        others = [meanwhile()] if meanwhile else []  # kept alive until the end
     wanted = leaves(inputs, grad)
     found = {"out": out.detach(), **gradients("out", out, wanted, cotangent, again=meanwhile is not None)}
+    if meanwhile:
+        others.append(meanwhile())
     del others
     return found
 

@@ -150,8 +150,8 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
         other = case.with_(seed=case.seed + 1).inputs()
         remember(call, inputs, other)
 
-        def meanwhile() -> list[Tensor]:
-            return [call(parameters, **other.arguments) for _ in range(OTHER_CALLS)]
+        def meanwhile() -> list[dict[str, Tensor]]:
+            return [answer(call, other._replace(parameters=parameters), case.grad) for _ in range(OTHER_CALLS)]
 
     return examine(
         case,
@@ -170,7 +170,7 @@ def remember(call: Call, inputs: ModuleInputs, other: ModuleInputs) -> None:
     before = {name: x.clone() for name, x in tensors.items()}
     for values, names in ((others, tensors), (before, inputs.parameters), (before, inputs.arguments)):
         for name in names:
-            tensors[name].copy_(values[name])
+            tensors[name].data.copy_(values[name])
         if names is not inputs.arguments:
             with suppress(Exception, SystemExit):
                 call(inputs.parameters, **inputs.arguments)
