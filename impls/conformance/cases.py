@@ -342,8 +342,9 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=(quirk,))
             yield case.with_(quirks=(quirk,), mask="none")
         yield case.with_(quirks=("offset", "margins"))
-        for quirks_ in (("rising",), ("rising", "margins")):
+        for quirks_ in (("rising",), ("rising", "margins"), ("falling",)):
             yield resized(case, Q=17, K=384).with_(quirks=quirks_)
+        yield resized(narrowed(case), Q=150, K=150).with_(quirks=("chains",))
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
         if case.dtype != "float32":
             yield case.with_(bias_dtype="float32")
@@ -433,6 +434,8 @@ def inference() -> Iterator[Case]:
         if case.bias_shape is None:
             continue
         yield resized(case, Q=3, K=1040).with_(quirks=("rising",))
+        yield resized(case, Q=3, K=300).with_(quirks=("falling",))
+        yield resized(case, Q=150, K=150).with_(quirks=("chains",))
         for quirk in ("local", "offset", "mask_in_bias"):
             yield case.with_(quirks=(quirk,))
         for bias_shape in ((2, 3, 4, 17, 17), (2, 3, 1, 1, 17), (1, 1, 4, 17, 1)):
@@ -451,8 +454,19 @@ def empty() -> Iterator[Case]:
 
 
 MIXED = 600
-MIXED_LOGITS = 2**18
-MIXED_LAYOUTS = ("turned", "heads_last", "unlike", "packed", "strided", "margins", "cropped", "behind", "expanded")
+MOST_NUMBERS = 2**18
+MIXED_LAYOUTS = (
+    "turned",
+    "pairs",
+    "heads_last",
+    "unlike",
+    "packed",
+    "strided",
+    "margins",
+    "cropped",
+    "behind",
+    "expanded",
+)
 MIXED_VALUES = (
     "calm",
     "calm",
@@ -478,7 +492,7 @@ def mixed(which: range = range(MIXED)) -> Iterator[Case]:
 
 
 def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
-    """One case of ``mixed``, of MIXED_LOGITS at most. Half of all lengths are usual ones, the others any."""
+    """One case of ``mixed``, of MOST_NUMBERS logits or numbers in q at most; half of all lengths are usual ones."""
 
     def length(*usual: int, least: int, most: int) -> int:
         return rng.choice(usual) if rng.random() < 0.5 else round(least * (most / least) ** rng.random())
@@ -489,7 +503,7 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
         batch = rng.choice(((), (1,), (2,), (3,), (many,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2), (2, 1, 2, 2)))
         H, c = length(1, 2, 4, 8, 16, 20, least=1, most=32), length(8, 16, 24, 32, 64, 128, least=6, most=256)
         Q = rng.choice((K, K, K, length(1, 17, 33, least=2, most=300)))
-        if math.prod(batch) * H * Q * K <= MIXED_LOGITS:
+        if math.prod(batch) * H * max(Q * K, Q * c, K * c) <= MOST_NUMBERS:
             break
     spans = (*(rng.random() < 0.5 for _ in batch), *(rng.random() < share for share in (0.8, 0.9, 0.9)))
     shape = tuple(n if span else 1 for n, span in zip((*batch, H, Q, K), spans, strict=True))

@@ -227,7 +227,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="what the module gives for a row with no valid key (zero)")  # fmt: skip
     parser.add_argument("--forward-only", action="store_true", help="judge no gradients")
     parser.add_argument("--quick", action="store_true", help="two cases of every family, instead of all")
-    parser.add_argument("--more", type=int, default=0, metavar="N", help="N more mixtures, drawn at random")
+    parser.add_argument(
+        "--more", type=int, default=0, metavar="N", help="N more mixtures drawn at random, over all dtypes"
+    )
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--case", metavar="TEXT", help="judge this one case, as a failure's report gives it")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -92,20 +92,40 @@ def judge(backend: Backend, case: Case) -> Verdict:
     )  # fmt: skip
     asked = verdict.status == "passed" and interrupted and plain and case.grad
     if asked and (wrong := written_over(backend, inputs, _budget(case))):
-        told = "after o was halved in place, which autograd was not told that it must not be"
-        return replace(verdict, status="failed", reasons=(told, *map(str, wrong)))
+        return replace(verdict, status="failed", reasons=tuple(wrong))
     return verdict
 
 
-def written_over(backend: Backend, inputs: CoreInputs, expected: Budget) -> list[Check]:
-    """Gradients that are wrong where a caller goes on to compute in o; that this raises an error is as right."""
+def written_over(backend: Backend, inputs: CoreInputs, expected: Budget) -> list[str]:
+    """Gradients that are wrong where the caller changes o, or an input, in place before the backward pass.
+
+    That this raises an error is as right, and what ``save_for_backward`` sees to.
+    """
     wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
-    try:
-        found = gradients("o", backend(*inputs[:5]).mul_(0.5), wanted, 2 * inputs.cotangent)
-    except RuntimeError:
-        return []
-    checks = [compare(name, x, expected) for name, x in found.items()]
-    return [check for check in checks if not check.ratio <= 1]
+    wrong = []
+    for name in ("o", "q", "k", "v", "bias", "mask"):
+        o = backend(*inputs[:5])
+        changed = o if name == "o" else getattr(inputs, name)
+        if changed is None:
+            continue
+        before = changed.detach().clone()
+        try:
+            if name == "o":
+                found = gradients("o", o.mul_(0.5), wanted, 2 * inputs.cotangent)
+            else:
+                with torch.no_grad():
+                    changed.copy_(~before if name == "mask" else before / 2)
+                found = gradients("o", o, wanted, inputs.cotangent)
+        except RuntimeError:
+            continue
+        finally:
+            if name != "o":
+                with torch.no_grad():
+                    changed.copy_(before)
+        checks = [compare(tensor, x, expected) for tensor, x in found.items()]
+        told = f"after {name} was changed in place, which autograd was not told that it must not be"
+        wrong += [f"{told}, {check}" for check in checks if not check.ratio <= 1]
+    return wrong
 
 
 @torch.no_grad()
@@ -195,7 +215,7 @@ def judge_parts(backend: Backend, case: Case) -> list[Verdict]:
     return verdicts
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def _budget(case: Case) -> Budget:
     return budget(case.inputs())
 

@@ -203,6 +203,15 @@ def local(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def chains(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """-inf on the bias between a first chain, of a third of the residues, and a second."""
+    if inputs.bias is None or min(inputs.bias.shape[-2:]) < 2:
+        return inputs
+    first = [torch.arange(n, device=inputs.bias.device) < max(1, n // 3) for n in inputs.bias.shape[-2:]]
+    return inputs._replace(bias=inputs.bias.masked_fill(first[0][:, None] != first[1], -torch.inf))
+
+
+@quirk
 def empty_row(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """-inf on a third of the bias, along one whole row of it, and in another on all keys that a mask has left."""
     if inputs.bias is None:
@@ -265,6 +274,15 @@ def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def falling(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A bias that falls by 30 along the keys, as with their distance."""
+    if inputs.bias is None:
+        return inputs
+    slope = torch.linspace(0, -30, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
+    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+
+
+@quirk
 def drifting(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Logits that rise by 2 and values by 4 along the keys, and little else: how blocks of keys are weighed shows."""
     q, k, v, bias, mask, cotangent = inputs
@@ -302,6 +320,16 @@ def heads_last(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     if bias is not None and bias.dim() > 2:
         bias = bias.movedim(-3, -1).contiguous().movedim(-1, -3)
     return CoreInputs(heads(q), heads(k), heads(v), bias, mask, heads(cotangent))
+
+
+@quirk
+def pairs(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A bias with its heads stored last, cut out of that of more residues, NaN beside."""
+    if inputs.bias is None or inputs.bias.dim() < 3:
+        return inputs
+    *batch, H, Q, K = inputs.bias.shape
+    z = inputs.bias.new_full((*batch, Q + 3, K + 5, H), torch.nan)
+    return inputs._replace(bias=z[..., :Q, :K, :].movedim(-1, -3).copy_(inputs.bias))
 
 
 @quirk
