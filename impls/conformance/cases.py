@@ -287,6 +287,7 @@ def bias_axes() -> Iterator[Case]:
         )
     for case in each("bias_axes", both=False):
         yield resized(case, H=12)
+        yield case.with_(bias_shape=full, grad=())
         yield resized(case.with_(bias_shape=(2, 3, 1, 17, 17)), H=20)
 
 
