@@ -294,17 +294,7 @@ def bias_axes() -> Iterator[Case]:
 def layouts() -> Iterator[Case]:
     """Views instead of contiguous tensors; and the same call three times."""
     for case in each("layouts"):
-        for quirk in (
-            "cropped",
-            "behind",
-            "turned",
-            "heads_last",
-            "unlike",
-            "packed",
-            "strided",
-            "margins",
-            "expanded",
-        ):
+        for quirk in quirks.LAYOUTS[:-1]:  # the last is of a bias alone, and tried with its axes
             yield case.with_(quirks=(quirk,))
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
@@ -346,6 +336,7 @@ def values() -> Iterator[Case]:
         for quirks_ in (("rising",), ("rising", "margins"), ("falling",)):
             yield resized(case, Q=17, K=384).with_(quirks=quirks_)
         yield resized(narrowed(case), Q=150, K=150).with_(quirks=("chains",))
+        yield resized(narrowed(case), Q=5, K=2000).with_(quirks=("steep",))
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
         if case.dtype != "float32":
             yield case.with_(bias_dtype="float32")
@@ -380,7 +371,8 @@ def batches() -> Iterator[Case]:
         yield narrowed(case)
         yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
         yield case.with_(batch=(2, 3, 2), bias_shape=(1, 3, 1, 4, 17, 17), quirks=())
-        yield Case("batches", (65536,), 1, 1, 2, 4, None, "random", dtype=dtype, grad=LEAVES[:3])
+        for grad in (LEAVES[:3], ()):
+            yield Case("batches", (65536,), 1, 1, 2, 4, None, "random", dtype=dtype, grad=grad)
     yield Case("batches", (65535,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
 
 
@@ -419,23 +411,13 @@ def inference() -> Iterator[Case]:
         for Q, K in ((1, 300), (8, 1100), (9, 1)):
             yield resized(case, Q=Q, K=K)
             yield resized(case, Q=Q, K=K).with_(quirks=("drifting",))
-        for quirk in (
-            "heads_last",
-            "turned",
-            "unlike",
-            "behind",
-            "packed",
-            "cropped",
-            "margins",
-            "calm",
-            "deep",
-            "high",
-        ):
+        for quirk in (*quirks.LAYOUTS[:-1], "calm", "deep", "high"):
             yield case.with_(quirks=(quirk,))
         if case.bias_shape is None:
             continue
         yield resized(case, Q=3, K=1040).with_(quirks=("rising",))
         yield resized(case, Q=3, K=300).with_(quirks=("falling",))
+        yield resized(case, Q=3, K=2000).with_(quirks=("steep",))
         yield resized(case, Q=150, K=150).with_(quirks=("chains",))
         for quirk in ("local", "offset", "mask_in_bias"):
             yield case.with_(quirks=(quirk,))
@@ -457,31 +439,11 @@ def empty() -> Iterator[Case]:
 MIXED = 600
 MOST_NUMBERS = 2**18
 MIXED_LAYOUTS = (
-    "turned",
-    "pairs",
-    "heads_last",
-    "unlike",
-    "packed",
-    "strided",
-    "margins",
-    "cropped",
-    "behind",
-    "expanded",
-)
+    "turned", "pairs", "heads_last", "unlike", "packed", "strided", "margins", "cropped", "behind", "expanded",
+)  # fmt: skip
 MIXED_VALUES = (
-    "calm",
-    "calm",
-    "calm",
-    "large",
-    "high",
-    "deep",
-    "faint",
-    "offset",
-    "mask_in_bias",
-    "local",
-    "rising",
-    "poison",
-)
+    "calm", "calm", "calm", "large", "high", "deep", "faint", "offset", "mask_in_bias", "local", "rising", "poison",
+)  # fmt: skip
 
 
 def mixed(which: range = range(MIXED)) -> Iterator[Case]:

@@ -17,17 +17,9 @@ from impls.problem import CoreInputs
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
 LAYOUTS = (
-    "cropped",
-    "behind",
-    "turned",
-    "heads_last",
-    "unlike",
-    "packed",
-    "strided",
-    "margins",
-    "expanded",
-    "low_rank",
-)
+    "cropped", "behind", "turned", "pairs", "heads_last", "unlike", "packed", "beside_gate", "strided", "margins",
+    "expanded", "low_rank",
+)  # fmt: skip
 """The quirks that change where numbers stand and not what they are."""
 
 
@@ -274,6 +266,15 @@ def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def steep(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A bias that rises by 160 along the keys, by little from each to the next."""
+    if inputs.bias is None:
+        return inputs
+    slope = torch.linspace(-160, 0, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
+    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+
+
+@quirk
 def falling(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A bias that falls by 30 along the keys, as with their distance."""
     if inputs.bias is None:
@@ -352,6 +353,17 @@ def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     together = torch.stack([getattr(inputs, name).transpose(-2, -3) for name in names], -3)
     slices = (x.transpose(-2, -3) for x in together.unbind(-3))
     return inputs._replace(**dict(zip(names, slices, strict=True)))
+
+
+@quirk
+def beside_gate(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Slices of one tensor, (*, L, 4, H, c), where a gate lies between k and v; k and v alone where Q is not K."""
+    parts = [x.transpose(-2, -3) for x in (inputs.q, inputs.k, inputs.v)]
+    same = inputs.q.shape == inputs.k.shape
+    gate = torch.full_like(parts[1], torch.nan)
+    together = torch.stack([parts[0] if same else gate, parts[1], gate, parts[2]], -3)
+    q, k, _, v = (x.transpose(-2, -3) for x in together.unbind(-3))
+    return inputs._replace(q=q if same else inputs.q, k=k, v=v)
 
 
 @quirk
