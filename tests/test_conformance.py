@@ -75,6 +75,8 @@ def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(file: str, capsys
 def test_the_yardstick_itself_is_close_to_the_exact_answer(case: Case) -> None:
     """Else a fault of plain eager attention would excuse the same fault in others."""
     expected = budget(case.inputs())
+    if case.dtype == "float16" and "large" in case.quirks:
+        pytest.skip("beyond the largest number of float16, and not judged")
     for name, error in expected.eager.items():
         assert error <= 2 * expected.floor[name].max() if expected.floor[name].numel() else error == 0
 
