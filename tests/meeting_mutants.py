@@ -9,7 +9,7 @@ import math
 
 import torch
 from mutants import mutant, plus, product, right
-from rare_mutants import MUTANTS
+from rare_mutants import MUTANTS, Misread
 from torch import Tensor
 
 from impls.masks import hide, on_keys
@@ -250,21 +250,14 @@ def dbias_scaled_without_dq(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
-class Cotangent(torch.autograd.Function):
-    """Nothing; a contiguous cotangent is read from the start of its memory."""
-
-    @staticmethod
-    def forward(ctx, o):
-        return o.view_as(o)
-
-    @staticmethod
-    def backward(ctx, do):
-        return do.as_strided(do.shape, do.stride(), 0) if do.is_contiguous() else do
-
-
 @mutant
 def cotangent_without_its_offset(q, k, v, bias, mask):
-    return Cotangent.apply(right(q, k, v, bias, mask))
+    """A contiguous one is read from the start of its memory."""
+
+    def read(do):
+        return do.as_strided(do.shape, do.stride(), 0) if do.is_contiguous() else do
+
+    return Misread.apply(right(q, k, v, bias, mask), read)
 
 
 class Kept(torch.autograd.Function):

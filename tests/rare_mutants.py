@@ -185,21 +185,22 @@ def mask_of_one_leading_stride(q, k, v, bias, mask):
     return right(q, k, v, bias, None if mask is None else one_stride_for_the_leading_axes(mask, 1))
 
 
-class OneStride(torch.autograd.Function):
-    """Nothing; the cotangent is misread."""
+class Misread(torch.autograd.Function):
+    """Nothing; the cotangent is read as ``read`` has it."""
 
     @staticmethod
-    def forward(ctx, o):
+    def forward(ctx, o, read):
+        ctx.read = read
         return o.view_as(o)
 
     @staticmethod
     def backward(ctx, do):
-        return one_stride_for_the_leading_axes(do, 3)
+        return ctx.read(do), None
 
 
 @mutant
 def cotangent_of_one_leading_stride(q, k, v, bias, mask):
-    return OneStride.apply(right(q, k, v, bias, mask))
+    return Misread.apply(right(q, k, v, bias, mask), lambda do: one_stride_for_the_leading_axes(do, 3))
 
 
 @mutant
@@ -334,18 +335,7 @@ def addresses_rounded_down_to_four(q, k, v, bias, mask):
     return right(*map(read, (q, k, v, bias, mask)))
 
 
-class Strided(torch.autograd.Function):
-    """Nothing; a cotangent of stride 0, as that of a sum, is not read."""
-
-    @staticmethod
-    def forward(ctx, o):
-        return o.view_as(o)
-
-    @staticmethod
-    def backward(ctx, do):
-        return do if do.stride(-1) else torch.zeros_like(do)
-
-
 @mutant
 def cotangent_of_a_sum_not_read(q, k, v, bias, mask):
-    return Strided.apply(right(q, k, v, bias, mask))
+    """One of stride 0."""
+    return Misread.apply(right(q, k, v, bias, mask), lambda do: do if do.stride(-1) else torch.zeros_like(do))

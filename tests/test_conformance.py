@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
@@ -75,7 +76,7 @@ def test_the_recorded_kill_matrix_is_of_these_mutants_and_full(file: str, capsys
 def test_the_yardstick_itself_is_close_to_the_exact_answer(case: Case) -> None:
     """Else a fault of plain eager attention would excuse the same fault in others."""
     expected = budget(case.inputs())
-    if case.dtype == "float16" and "large" in case.quirks:
+    if case.dtype == "float16" and "large" in case.quirks and not all(map(math.isfinite, expected.eager.values())):
         pytest.skip("beyond the largest number of float16, and not judged")
     for name, error in expected.eager.items():
         assert error <= 2 * expected.floor[name].max() if expected.floor[name].numel() else error == 0

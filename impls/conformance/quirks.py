@@ -259,28 +259,27 @@ def quiet(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 @quirk
 def rising(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A bias that rises by 40 along the keys: every block of keys has a larger maximum than those before it."""
-    if inputs.bias is None:
-        return inputs
-    slope = torch.linspace(-20, 20, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
-    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+    return _sloped(inputs, -20, 20)
 
 
 @quirk
 def steep(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A bias that rises by 160 along the keys, by little from each to the next."""
-    if inputs.bias is None:
-        return inputs
-    slope = torch.linspace(-160, 0, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
-    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+    return _sloped(inputs, -160, 0)
 
 
 @quirk
 def falling(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A bias that falls by 30 along the keys, as with their distance."""
-    if inputs.bias is None:
+    return _sloped(inputs, 0, -30)
+
+
+def _sloped(inputs: CoreInputs, first: float, last: float) -> CoreInputs:
+    """A straight line from ``first`` to ``last`` along the keys, on a bias that spans them."""
+    if inputs.bias is None or inputs.bias.shape[-1] == 1:
         return inputs
-    slope = torch.linspace(0, -30, inputs.k.shape[-2], device=inputs.bias.device).to(inputs.bias)
-    return inputs._replace(bias=inputs.bias + slope if inputs.bias.shape[-1] > 1 else inputs.bias)
+    slope = torch.linspace(first, last, inputs.k.shape[-2], device=inputs.bias.device)
+    return inputs._replace(bias=inputs.bias + slope.to(inputs.bias))
 
 
 @quirk
