@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
-from mutants import mutant, plus, product, right
+from mutants import mutant, plus, product, right, softmax
 from rare_mutants import MUTANTS, Misread
 from torch import Tensor
 
@@ -285,6 +285,24 @@ def output_kept_beside_autograd(q, k, v, bias, mask):
     if mask is not None:
         logits = logits.masked_fill(~on_keys(mask), -1e30)
     return Kept.apply(o, logits.clamp(min=-1e30).logsumexp(-1))
+
+
+# Values
+
+
+def products_clamped_at_100(q, k, v, bias, mask):
+    """In bfloat16 and float16 such products are rounded by as much as they differ."""
+    logits = plus(product(q, hide(k, mask)).clamp(-100, 100), bias)
+    return softmax(logits, mask).to(v.dtype) @ hide(v, mask)
+
+
+mutant(products_clamped_at_100, ("float64", "float32"))
+
+
+@mutant
+def blank_bias_left_out(q, k, v, bias, mask):
+    """And its gradient with it."""
+    return right(q, k, v, bias if bias is None or bias.any() else bias.detach() + 0 * bias, mask)
 
 
 # Precision

@@ -553,6 +553,19 @@ class PairGradientOnlyWithThatOfTheWeights(Plain):
         return bias if self.linear_z.weight.requires_grad else bias.detach() + 0 * bias
 
 
+@wrong_in(*BIASED)
+class PairWeightsGradientOnlyWithThatOfThePair(Plain):
+    """Where what is projected is frozen, so is the projection."""
+
+    def pair_bias(self, x, z):
+        bias = super().pair_bias(x, z)
+        if self.operation == "msa_row":
+            made_from = (z, *self.layer_norm_z.parameters())
+        else:
+            made_from = (x, *self.layer_norm.parameters())
+        return bias if any(y.requires_grad for y in made_from) else bias.detach() + 0 * bias
+
+
 # What is wrong for some widths, some values or some calls only
 
 

@@ -31,10 +31,10 @@ def divide(x: Tensor, total: Tensor) -> Tensor:
 
 
 def scale_after(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """The scale on the logits, the division after the product with v: in float32, where no quotient vanishes."""
+    """The scale on the logits, the division after the product with v: in float32, where none is lost."""
     logits = logits_of(q, hide(k, mask), bias, mask)
     weights = (logits - finite_max(logits)).exp().to(torch.promote_types(q.dtype, torch.float32))
-    return divide((weights.to(v.dtype) @ hide(v, mask)).to(weights), weights.sum(-1, keepdim=True)).to(q.dtype)
+    return divide(weights @ hide(v, mask).to(weights), weights.sum(-1, keepdim=True)).to(q.dtype)
 
 
 def base_two(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -307,7 +307,7 @@ def values() -> Iterator[Case]:
     for case in each("values"):
         for n in (1, 2, 5, 33):
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
-        for quirk in ("flat", "deep", "high", "tiny", "faint", "large"):
+        for quirk in ("flat", "sharp", "deep", "high", "tiny", "faint", "large"):
             yield case.with_(quirks=(quirk,))
         for Q, K in ((64, 64), (1, 128)):
             yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
@@ -329,7 +329,7 @@ def values() -> Iterator[Case]:
         for quirk in ("first_mask", "whole_rows", "uneven"):
             yield case.with_(quirks=(quirk,))
     for case in each("values", both=False):
-        for quirk in ("offset", "mask_in_bias", "empty_row", "lowest_row"):
+        for quirk in ("blank", "offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
             yield case.with_(quirks=(quirk,), mask="none")
         yield case.with_(quirks=("offset", "margins"))
@@ -371,8 +371,10 @@ def batches() -> Iterator[Case]:
         yield narrowed(case)
         yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
         yield case.with_(batch=(2, 3, 2), bias_shape=(1, 3, 1, 4, 17, 17), quirks=())
-        for grad in (LEAVES[:3], ()):
-            yield Case("batches", (65536,), 1, 1, 2, 4, None, "random", dtype=dtype, grad=grad)
+        for bias_shape in (None, (1, 1, 1, 2), (65536, 1, 1, 2)):
+            case = Case("batches", (65536,), 1, 1, 2, 4, bias_shape, "random", dtype=dtype)
+            yield case
+            yield case.with_(grad=LEAVES if bias_shape else LEAVES[:3])
     yield Case("batches", (65535,), 1, 1, 2, 4, None, "random", grad=LEAVES[:3])
 
 
@@ -399,6 +401,7 @@ def blocks() -> Iterator[Case]:
         yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
         yield Case("blocks", (1,), 2, 1030, 1030, 8, (1, 1, 1030, 1030), "random", dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
+        yield Case("blocks", (5000,), 1, 2, 3, 4, (1, 1, 2, 3), dtype=case.dtype, grad=LEAVES, quirks=("remainder",))
     yield Case("blocks", (136,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 8 million logits
 
 
@@ -411,7 +414,7 @@ def inference() -> Iterator[Case]:
         for Q, K in ((1, 300), (8, 1100), (9, 1)):
             yield resized(case, Q=Q, K=K)
             yield resized(case, Q=Q, K=K).with_(quirks=("drifting",))
-        for quirk in (*quirks.LAYOUTS[:-1], "calm", "deep", "high"):
+        for quirk in (*quirks.LAYOUTS[:-1], "calm", "sharp", "deep", "high"):
             yield case.with_(quirks=(quirk,))
         if case.bias_shape is None:
             continue
@@ -436,13 +439,11 @@ def empty() -> Iterator[Case]:
         yield case.with_(batch=(0, 3), bias_shape=bias_shape)
 
 
-MIXED = 600
+MIXED = 800
 MOST_NUMBERS = 2**18
-MIXED_LAYOUTS = (
-    "turned", "pairs", "heads_last", "unlike", "packed", "strided", "margins", "cropped", "behind", "expanded",
-)  # fmt: skip
 MIXED_VALUES = (
-    "calm", "calm", "calm", "large", "high", "deep", "faint", "offset", "mask_in_bias", "local", "rising", "poison",
+    "calm", "calm", "calm", "drifting", "drifting", "large", "sharp", "blank", "high", "deep", "faint", "offset",
+    "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
 )  # fmt: skip
 
 
@@ -475,9 +476,10 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     some = tuple(name for name in leaves if rng.random() < 0.5)
     names = (
         rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late", "uneven")),
-        rng.choice((None,) * 6 + MIXED_VALUES),
-        rng.choice((None, None, *MIXED_LAYOUTS)),
-    )  # fmt: skip
+        rng.choice((None,) * 8 + MIXED_VALUES),
+        rng.choice((None, None, *quirks.LAYOUTS[:-1])),
+        rng.choice((None, None, None, None, "low_rank")),
+    )
     return Case(
         "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,
         grad=rng.choice(((), leaves, some, some)), quirks=tuple(name for name in names if name),

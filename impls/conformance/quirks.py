@@ -18,7 +18,7 @@ Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
 LAYOUTS = (
     "cropped", "behind", "turned", "pairs", "heads_last", "unlike", "packed", "beside_gate", "strided", "margins",
-    "expanded", "low_rank",
+    "one_query", "expanded", "low_rank",
 )  # fmt: skip
 """The quirks that change where numbers stand and not what they are."""
 
@@ -128,6 +128,18 @@ def flat(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Zero queries, as zero-initialised weights make them, and positive values: every key weighs about the same."""
     q, k, v, bias, mask, cotangent = inputs
     return CoreInputs(q * 0, k, v.abs() + 1, None if bias is None else bias / 8, mask, cotangent)
+
+
+@quirk
+def sharp(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Queries 48 times as large: products of some hundreds, and nearly all rows attend to a single key."""
+    return inputs._replace(q=inputs.q * 48)
+
+
+@quirk
+def blank(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A bias of zeros, as zero-initialised weights make it."""
+    return inputs if inputs.bias is None else inputs._replace(bias=torch.zeros_like(inputs.bias))
 
 
 @quirk
@@ -412,6 +424,12 @@ def window(x: Tensor, inside: slice, length: Callable[[int], int]) -> Tensor:
     big = x.new_full(shape, True if x.dtype == torch.bool else torch.nan)
     view = big[..., inside] if kept == 1 else big[..., inside, inside]
     return view.copy_(x)
+
+
+@quirk
+def one_query(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """The queries of the first of the first leading axis for all along it, with stride 0."""
+    return inputs if inputs.q.dim() < 4 else inputs._replace(q=inputs.q[:1].expand(inputs.q.shape))
 
 
 @quirk

@@ -90,7 +90,7 @@ def simpler_mask(case: C) -> Iterator[C]:
 def simpler_module(case: ModuleCase) -> Iterator[ModuleCase]:
     """Fewer options, axes and numbers of a module's call."""
     if case.gated:
-        yield case.with_(gated=False)
+        yield case.with_(gated=False, grad=tuple(name for name in case.grad if not name.startswith("linear_g")))
     yield from simpler_mask(case)
     for axis, length in enumerate(case.batch):
         before, after = case.batch[:axis], case.batch[axis + 1 :]

@@ -17,7 +17,7 @@ Codebases add 1e-10 to 1e-8 to the number of valid sequences of global attention
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -93,8 +93,8 @@ def answer(
     """
     parameters, arguments, cotangent = inputs
     with torch.set_grad_enabled(bool(grad)):
-        for x in parameters.values():
-            x.requires_grad_("parameters" in grad or not grad)
+        for name, x in parameters.items():
+            x.requires_grad_("parameters" in grad or name in grad or not grad)
         out = call(parameters, **arguments)
         if not isinstance(out, Tensor):
             raise TypeError(f"returned a {type(out).__name__}; expected one tensor")
@@ -109,8 +109,8 @@ def answer(
 
 def leaves(inputs: ModuleInputs, grad: tuple[str, ...]) -> dict[str, Tensor]:
     """All tensors that a gradient is wanted of."""
-    parameters: Mapping[str, Tensor] = inputs.parameters if "parameters" in grad else {}
-    return {**{name: inputs.arguments[name] for name in grad if name != "parameters"}, **parameters}
+    arguments = {name: x for name, x in inputs.arguments.items() if name in grad}
+    return arguments | {name: x for name, x in inputs.parameters.items() if "parameters" in grad or name in grad}
 
 
 def in_float64(inputs: ModuleInputs) -> ModuleInputs:
@@ -170,7 +170,7 @@ class Perturbed(TorchDispatchMode):
         if not x.is_floating_point() or by < torch.finfo(x.dtype).eps / 4:
             return x
         noise = torch.randn(x.shape, generator=self.generator).to(torch.promote_types(x.dtype, torch.float32))
-        return (x * (1 + by * noise)).to(x.dtype)
+        return noise.mul_(by).add_(1).mul_(x).to(x.dtype)
 
 
 PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm)

@@ -58,8 +58,8 @@ class ModuleCase:
         mask: one of MASK_KINDS.
         masked_rows: what a row with no valid key yields, one of MASKED_ROWS.
         dtype: of the parameters and all inputs.
-        grad: which of x, z, t and parameters a gradient is wanted of; of none in the forward direction, which runs
-            under ``torch.no_grad`` (or, as a quirk, ``torch.inference_mode``).
+        grad: which of x, z, t and parameters (all, or some by their names) a gradient is wanted of; of none in the
+            forward direction, which runs under ``torch.no_grad`` (or, as a quirk, ``torch.inference_mode``).
         quirks: names out of ``impls.conformance.modules.quirks.QUIRKS``.
         repeats: how often the call is made, if more than once after one with other weights, with a call on other inputs
             in between and a second backward pass; the answers must be equal to the bit.
@@ -98,7 +98,7 @@ class ModuleCase:
         for name in self.quirks:
             one_of("quirk", name, tuple(quirks.QUIRKS))
         for name in self.grad:
-            one_of("input", name, self.wanted)
+            one_of("input", name, (*self.wanted, *self.leaves))
         if self.grad and "inference" in self.quirks:
             raise ValueError(f"grad={'+'.join(self.grad)}: there are no gradients in inference mode")
         for name in ("N_head", "c", "c_in", "c_z", "c_t"):
@@ -139,6 +139,11 @@ class ModuleCase:
     def wanted(self) -> tuple[str, ...]:
         """All that has a gradient."""
         return GRADIENTS.get(self.operation, ("x", "parameters"))
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """All tensors that have one, by their names."""
+        return (*self.wanted[:-1], *self.parameter_shapes())
 
     @property
     def traits(self) -> tuple[object, ...]:
@@ -303,17 +308,19 @@ def batches(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def gradients(base: ModuleCase) -> Iterator[ModuleCase]:
-    """A gradient of one input alone, of the parameters alone, or of nothing."""
-    for name in base.wanted:
+    """A gradient of one input alone, of the parameters alone, of one of them, or of nothing."""
+    for name in (*base.leaves, "parameters"):
         yield base.with_(grad=(name,))
     yield base.with_(grad=())
 
 
 def gates(base: ModuleCase) -> Iterator[ModuleCase]:
-    """A gate where there is usually none, and none where there is one; with frozen parameters as well."""
+    """A gate where there is usually none, and none where there is one; with all, or all but one, frozen as well."""
     for grad, mask in itertools.product(((), base.wanted), ("none", "full_row")):
         yield base.with_(gated=not base.gated, grad=grad, mask=mask)
-    yield base.with_(gated=not base.gated, grad=base.wanted[:-1])
+    other = base.with_(gated=not base.gated, grad=())
+    for grad in (other.wanted[:-1], *((name,) for name in other.leaves)):
+        yield other.with_(grad=grad)
 
 
 def values(base: ModuleCase) -> Iterator[ModuleCase]:
@@ -353,7 +360,7 @@ def blocks(base: ModuleCase) -> Iterator[ModuleCase]:
         yield base.with_(N_head=1, **{axis: 65 for axis in ("S", "R") if axis in AXES[base.operation]})
     attended = ATTENDED[base.operation]
     others = {axis: 2 for axis in ("S", "R") if axis in AXES[base.operation] and axis != attended}
-    if others:  # the third power of R is long to compute
+    if others or base.dtype == "float32":  # the third power of R is long to compute
         yield base.with_(batch=(), N_head=1, c=4, **others, **{attended: 260}, grad=())
 
 
@@ -373,14 +380,19 @@ MIXED_WORK = 500_000
 
 def mixed(operation: str) -> Iterator[ModuleCase]:
     """Everything at once, drawn at random, of the widths of real models: what is wrong only where two or three things
-    meet, such as a forward pass, faint inputs and more channels than a tile. In every third of a dtype that would want
-    all gradients, and is not narrow, the parameters are frozen.
+    meet, such as a forward pass, faint inputs and more channels than a tile. Of four of a dtype that want gradients,
+    two want that of one tensor, and one none of the parameters', if it is not narrow and would want all.
     """
-    rng = random.Random(f"mixed {operation}")
+    rng, names = random.Random(f"mixed {operation}"), SHAPES[operation].with_(gated=True).leaves
+    turns = {dtype: itertools.cycle(names) for dtype in DTYPES_TRIED}
     for n in range(MIXED):
         case = module_mixture(rng, operation=operation, dtype=DTYPES_TRIED[n % len(DTYPES_TRIED)], seed=n)
-        frozen = n // len(DTYPES_TRIED) % 3 == 0 and case.c_in > 8 and case.grad == case.wanted
-        yield case.with_(grad=case.wanted[:-1]) if frozen else case
+        turn = n // len(DTYPES_TRIED) % 4
+        if turn == 0 and case.c_in > 8 and case.grad == case.wanted:
+            case = case.with_(grad=case.wanted[:-1])
+        elif turn in (1, 2) and case.grad:
+            case = case.with_(grad=(next(name for name in turns[case.dtype] if name in case.leaves),))
+        yield case
 
 
 def module_mixture(rng: random.Random, operation: str, dtype: str, seed: int) -> ModuleCase:
