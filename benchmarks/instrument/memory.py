@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-KERNELS = 8
+KERNELS = 16
 COMPILED = re.compile(r"## Call CompiledFxGraph \w+ ##")
 
 
