@@ -287,6 +287,43 @@ def output_kept_beside_autograd(q, k, v, bias, mask):
     return Kept.apply(o, logits.clamp(min=-1e30).logsumexp(-1))
 
 
+class Recomputed(torch.autograd.Function):
+    """The backward pass recomputes everything, with the mask that the caller's tensor then holds."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, bias, mask):
+        ctx.save_for_backward(q, k, v, bias)
+        ctx.mask = mask
+        return right(q, k, v, bias, mask)
+
+    @staticmethod
+    def backward(ctx, do):
+        inputs = [None if x is None else x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            o = right(*inputs, ctx.mask)
+        found = torch.autograd.grad(o, [x for x in inputs if x is not None], do)
+        return *found, *[None] * (5 - len(found))
+
+
+@mutant
+def mask_kept_beside_autograd(q, k, v, bias, mask):
+    return Recomputed.apply(q, k, v, bias, mask)
+
+
+# Layouts
+
+
+@mutant
+def slices_gathered_from_before_k(q, k, v, bias, mask):
+    """Slices of one tensor at equal strides are read as q, k and v in this order, from one step before k."""
+    step = v.storage_offset() - k.storage_offset()
+    first = k.storage_offset() - step
+    together = len({x.untyped_storage().data_ptr() for x in (q, k, v)}) == 1 and q.stride() == k.stride() == v.stride()
+    if together and q.shape == k.shape and step > 0 and first >= 0:
+        q = q + (q.detach().as_strided(q.shape, q.stride(), first) - q).detach()
+    return right(q, k, v, bias, mask)
+
+
 # Values
 
 

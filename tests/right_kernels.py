@@ -89,14 +89,12 @@ class Flash(torch.autograd.Function):
             largest = new
         o = divide(o, total).to(q.dtype)
         lse = (largest + total.log()).masked_fill(total == 0, torch.inf)
-        ctx.save_for_backward(q, k, v, o, lse)
-        ctx.bias, ctx.mask = bias, mask
+        ctx.save_for_backward(q, k, v, bias, mask, o, lse)
         return o
 
     @staticmethod
     def backward(ctx, do):  # type: ignore[no-untyped-def]
-        q, k, v, o, lse = ctx.saved_tensors
-        bias, mask = ctx.bias, ctx.mask
+        q, k, v, bias, mask, o, lse = ctx.saved_tensors
         wide, scale = lse.dtype, q.shape[-1] ** -0.5
         P = (logits_of(q.to(wide), k.to(wide), bias, mask) - lse).exp()
         dP = (do @ v.transpose(-1, -2)).to(wide)

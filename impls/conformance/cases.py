@@ -49,7 +49,8 @@ class Case:
         kind: the operation whose shapes these are, or the group of cases that this one belongs to; one of KINDS.
         batch, H, Q, K, c, bias_shape, dtype, H_kv, bias_dtype, device: as in ``CoreProblem``.
         mask: one of MASK_KINDS; the mask has a row for each element of ``batch``.
-        grad: which of q, k, v, bias a gradient is wanted of; of none in the forward direction.
+        grad: which of q, k, v, bias a gradient is wanted of; of none in the forward direction, which runs under
+            ``torch.no_grad`` (or, as a quirk, ``torch.inference_mode``).
         quirks: names out of ``impls.conformance.quirks.QUIRKS``.
         repeats: how often the call is made, if more than once with a call on other inputs in between and a second
             backward pass; the answers must be equal to the bit.
@@ -82,6 +83,8 @@ class Case:
             one_of("quirk", name, tuple(quirks.QUIRKS))
         for name in self.grad:
             one_of("input", name, LEAVES if self.bias_shape is not None else LEAVES[:3])
+        if self.grad and "inference" in self.quirks:
+            raise ValueError(f"grad={'+'.join(self.grad)}: there are no gradients in inference mode")
         self.core()
 
     @classmethod
@@ -187,7 +190,9 @@ def few() -> tuple[Case, ...]:
     """The cases of a handful of shapes and dtypes, in plain layout, for a backend that compiles anew for each."""
     shapes = {case.core() for case in (ROW, ROW.with_(dtype="bfloat16"), COLUMN)}
     shapes |= {Case.of(SHAPES[name].with_(mask="random", direction="training")).core() for name in OPERATIONS}
-    return tuple(case for case in cases() if case.core() in shapes and not {*case.quirks} & {*quirks.LAYOUTS})
+    return tuple(
+        case for case in cases() if case.core() in shapes and not {*case.quirks} & {*quirks.LAYOUTS, *quirks.CALLS}
+    )
 
 
 def operations() -> Iterator[Case]:
@@ -307,7 +312,7 @@ def values() -> Iterator[Case]:
     for case in each("values"):
         for n in (1, 2, 5, 33):
             yield resized(case, Q=n + 1, K=n).with_(quirks=("calm",))
-        for quirk in ("flat", "sharp", "deep", "high", "tiny", "faint", "large"):
+        for quirk in ("flat", "sharp", "deep", "high", "tiny", "faint", "loud", "large"):
             yield case.with_(quirks=(quirk,))
         for Q, K in ((64, 64), (1, 128)):
             yield resized(case, Q=Q, K=K).with_(quirks=("deep",))
@@ -398,32 +403,38 @@ def blocks() -> Iterator[Case]:
         yield resized(row, Q=33, K=33, c=160)
         for Q in (1, 33):
             yield resized(row, Q=33, K=33).with_(batch=(1, 70), bias_shape=(1, 1, 4, Q, 33), quirks=("remainder",))
-        yield Case("blocks", (4097,), 16, 1, 2, 4, None, "random", dtype=case.dtype, grad=LEAVES[:3])
+        for bias_shape, grad in ((None, LEAVES[:3]), ((1, 16, 1, 2), LEAVES), ((4097, 1, 1, 2), ())):
+            yield Case("blocks", (4097,), 16, 1, 2, 4, bias_shape, "random", dtype=case.dtype, grad=grad)
         yield Case("blocks", (1,), 2, 1030, 1030, 8, (1, 1, 1030, 1030), "random", dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (5000,), 1, 2, 3, 4, (1, 1, 2, 3), dtype=case.dtype, grad=LEAVES, quirks=("remainder",))
-    yield Case("blocks", (136,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)  # more than 8 million logits
+    # more than 8, and 16, million logits
+    yield Case("blocks", (136,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)
+    pairs = Case("blocks", (2, 68), 4, 128, 128, 8, (2, 1, 4, 128, 128), grad=LEAVES)
+    yield pairs
+    for n, dtype in itertools.product((68, 145), ("float32", "bfloat16")):
+        yield pairs.with_(batch=(2, n), mask="padding", dtype=dtype, grad=())
 
 
 def inference() -> Iterator[Case]:
     """No gradients, where many kernels take another path: other widths, layouts, values and biases than the usual."""
     for case, mask in itertools.product(each("inference"), ("none", "random")):
-        case = case.with_(grad=(), mask=mask)
+        case = case.with_(grad=(), mask=mask, quirks=(*case.quirks, "inference") if mask == "random" else ())
         for c in (24, 48, 64):
             yield resized(narrowed(case), Q=33, K=100, c=c)
         for Q, K in ((1, 300), (8, 1100), (9, 1)):
             yield resized(case, Q=Q, K=K)
-            yield resized(case, Q=Q, K=K).with_(quirks=("drifting",))
+            yield resized(case, Q=Q, K=K).with_(quirks=(*case.quirks, "drifting"))
         for quirk in (*quirks.LAYOUTS[:-1], "calm", "sharp", "deep", "high"):
-            yield case.with_(quirks=(quirk,))
+            yield case.with_(quirks=(*case.quirks, quirk))
         if case.bias_shape is None:
             continue
-        yield resized(case, Q=3, K=1040).with_(quirks=("rising",))
-        yield resized(case, Q=3, K=300).with_(quirks=("falling",))
-        yield resized(case, Q=3, K=2000).with_(quirks=("steep",))
-        yield resized(case, Q=150, K=150).with_(quirks=("chains",))
+        yield resized(case, Q=3, K=1040).with_(quirks=(*case.quirks, "rising"))
+        yield resized(case, Q=3, K=300).with_(quirks=(*case.quirks, "falling"))
+        yield resized(case, Q=3, K=2000).with_(quirks=(*case.quirks, "steep"))
+        yield resized(case, Q=150, K=150).with_(quirks=(*case.quirks, "chains"))
         for quirk in ("local", "offset", "mask_in_bias"):
-            yield case.with_(quirks=(quirk,))
+            yield case.with_(quirks=(*case.quirks, quirk))
         for bias_shape in ((2, 3, 4, 17, 17), (2, 3, 1, 1, 17), (1, 1, 4, 17, 1)):
             yield case.with_(bias_shape=bias_shape)
 
@@ -439,11 +450,11 @@ def empty() -> Iterator[Case]:
         yield case.with_(batch=(0, 3), bias_shape=bias_shape)
 
 
-MIXED = 800
+MIXED = 1600
 MOST_NUMBERS = 2**18
 MIXED_VALUES = (
-    "calm", "calm", "calm", "drifting", "drifting", "large", "sharp", "blank", "high", "deep", "faint", "offset",
-    "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
+    "calm", "calm", "calm", "drifting", "drifting", "large", "sharp", "blank", "high", "deep", "faint", "loud",
+    "offset", "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
 )  # fmt: skip
 
 
@@ -474,15 +485,17 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     bias_shape = shape if rng.random() < 0.7 else None
     leaves = LEAVES if bias_shape else LEAVES[:3]
     some = tuple(name for name in leaves if rng.random() < 0.5)
+    grad = rng.choice(((), leaves, some, some))
     names = (
         rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late", "uneven")),
         rng.choice((None,) * 8 + MIXED_VALUES),
         rng.choice((None, None, *quirks.LAYOUTS[:-1])),
         rng.choice((None, None, None, None, "low_rank")),
+        None if grad else rng.choice((None, "inference")),
     )
     return Case(
         "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,
-        grad=rng.choice(((), leaves, some, some)), quirks=tuple(name for name in names if name),
+        grad=grad, quirks=tuple(name for name in names if name),
         H_kv=1 if rng.random() < 0.25 else None,
         bias_dtype="float32" if dtype != "float32" and bias_shape and rng.random() < 0.3 else None,
         seed=seed,
@@ -501,7 +514,7 @@ def random_case(rng: random.Random, **fixed: Any) -> Case:
         mask=rng.choice(MASK_KINDS),
         dtype=dtype,
         grad=LEAVES if bias_shape else LEAVES[:3],
-        quirks=tuple(name for name in quirks.QUIRKS if rng.random() < 0.08),
+        quirks=tuple(name for name in quirks.QUIRKS if name not in quirks.CALLS and rng.random() < 0.08),
         H_kv=1 if rng.random() < 0.2 else None,
         bias_dtype="float32" if half and bias_shape and rng.random() < 0.4 else None,
         seed=rng.randrange(2**31),

@@ -6,8 +6,8 @@ The cases are those of ``impls.conformance.cases``, the budget that of ``impls.c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -86,10 +86,11 @@ def judge(backend: Backend, case: Case) -> Verdict:
     def meanwhile() -> list[dict[str, Tensor]]:
         return [run(backend, others) for _ in range(OTHER_CALLS)]
 
-    verdict = examine(
-        case, _budget(case), given, lambda: run(backend, inputs, meanwhile if interrupted else None), like=inputs.q,
-        deterministic=backend.traits.deterministic,
-    )  # fmt: skip
+    def call() -> dict[str, Tensor]:
+        with torch.inference_mode() if "inference" in case.quirks else nullcontext():
+            return run(backend, inputs, meanwhile if interrupted else None)
+
+    verdict = examine(case, _budget(case), given, call, like=inputs.q, deterministic=backend.traits.deterministic)
     asked = verdict.status == "passed" and interrupted and plain and case.grad
     if asked and (wrong := written_over(backend, inputs, _budget(case))):
         return replace(verdict, status="failed", reasons=tuple(wrong))
@@ -97,15 +98,41 @@ def judge(backend: Backend, case: Case) -> Verdict:
 
 
 def written_over(backend: Backend, inputs: CoreInputs, expected: Budget) -> list[str]:
-    """Gradients that are wrong where a caller goes on to compute in o; that this raises an error is as right."""
-    wanted = {name: x for name, x in inputs._asdict().items() if x is not None and x.requires_grad}
+    """Gradients that are wrong where a caller goes on to compute in o, or writes to an input, before the backward pass;
+    that this raises an error is as right.
+    """
+    given = {name: x for name, x in inputs._asdict().items() if x is not None}
+    wanted = {name: x for name, x in given.items() if x.requires_grad}
+    del given["cotangent"]
+    written: dict[str, Tensor | None] = {"o": None, **given}
+    wrong = []
+    for name, x in written.items():
+        try:
+            o = backend(*inputs[:5])
+            if x is None:
+                found = gradients("o", o.mul_(0.5), wanted, 2 * inputs.cotangent)
+            else:
+                with changed(x):
+                    found = gradients("o", o, wanted, inputs.cotangent)
+        except RuntimeError:
+            continue
+        told = f"after {name} was changed in place, which autograd was not told that it must not be"
+        checks = [compare(tensor, gradient, expected) for tensor, gradient in found.items()]
+        wrong += [f"{told}, {check}" for check in checks if not check.ratio <= 1]
+    return wrong
+
+
+@contextmanager
+def changed(x: Tensor) -> Iterator[None]:
+    """Other numbers in ``x`` meanwhile."""
+    before = x.detach().clone()
+    with torch.no_grad():
+        x.copy_(~x if x.dtype == torch.bool else 1 - x)
     try:
-        found = gradients("o", backend(*inputs[:5]).mul_(0.5), wanted, 2 * inputs.cotangent)
-    except RuntimeError:
-        return []
-    told = "after o was changed in place, which autograd was not told that it must not be"
-    checks = [compare(name, x, expected) for name, x in found.items()]
-    return [f"{told}, {check}" for check in checks if not check.ratio <= 1]
+        yield
+    finally:
+        with torch.no_grad():
+            x.copy_(before)
 
 
 @torch.no_grad()

@@ -17,10 +17,12 @@ from impls.problem import CoreInputs
 Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
 LAYOUTS = (
-    "cropped", "behind", "turned", "pairs", "heads_last", "unlike", "packed", "beside_gate", "strided", "margins",
-    "one_query", "expanded", "low_rank",
+    "cropped", "behind", "turned", "pairs", "heads_last", "unlike", "packed", "beside_gate", "behind_gate",
+    "strided", "margins", "one_query", "expanded", "low_rank",
 )  # fmt: skip
 """The quirks that change where numbers stand and not what they are."""
+CALLS = ("inference",)
+"""The quirks that change how a call is made, and no input."""
 
 
 def quirk(function: Quirk) -> Quirk:
@@ -246,6 +248,12 @@ def faint(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def loud(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A cotangent 1e4 times as large (256 times in float16), as scaled losses make it."""
+    return inputs._replace(cotangent=inputs.cotangent * (256 if inputs.cotangent.dtype == torch.float16 else 1e4))
+
+
+@quirk
 def poison(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """NaN and infinities in masked keys and values."""
     if inputs.mask is None:
@@ -360,21 +368,31 @@ def unlike(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 @quirk
 def packed(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """Slices of one tensor, (*, L, 3, H, c), as a fused projection leaves them; k and v alone where Q is not K."""
-    names = ("q", "k", "v") if inputs.q.shape == inputs.k.shape else ("k", "v")
-    together = torch.stack([getattr(inputs, name).transpose(-2, -3) for name in names], -3)
-    slices = (x.transpose(-2, -3) for x in together.unbind(-3))
-    return inputs._replace(**dict(zip(names, slices, strict=True)))
+    return _sliced(inputs, ["q", "k", "v"], -3)
 
 
 @quirk
 def beside_gate(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Slices of one tensor, (*, L, 4, H, c), where a gate lies between k and v; k and v alone where Q is not K."""
-    parts = [x.transpose(-2, -3) for x in (inputs.q, inputs.k, inputs.v)]
-    same = inputs.q.shape == inputs.k.shape
-    gate = torch.full_like(parts[1], torch.nan)
-    together = torch.stack([parts[0] if same else gate, parts[1], gate, parts[2]], -3)
-    q, k, _, v = (x.transpose(-2, -3) for x in together.unbind(-3))
-    return inputs._replace(q=q if same else inputs.q, k=k, v=v)
+    """Slices of one tensor of q, k, v and a gate, in any order, along any axis; k and v alone where Q is not K."""
+    names, axis = ("q", "k", "v", "gate"), int(torch.randint(-3, 0, (), generator=generator))
+    order = [names[i] for i in torch.randperm(4, generator=generator).tolist()]
+    return _sliced(inputs, order, 0 if axis == -1 else axis)
+
+
+@quirk
+def behind_gate(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Slices of one tensor, (*, L, 4, H, c), of a gate, k, v and q; k and v alone where Q is not K."""
+    return _sliced(inputs, ["gate", "k", "v", "q"], -3)
+
+
+def _sliced(inputs: CoreInputs, order: list[str], axis: int) -> CoreInputs:
+    """q, k and v, (*, L, H, c), as slices along a new axis; NaN for the gate, and for q where it does not fit."""
+    parts = {name: getattr(inputs, name).transpose(-2, -3) for name in ("q", "k", "v")}
+    gate = torch.full_like(parts["k"], torch.nan)
+    fitting = {name: x for name, x in parts.items() if x.shape == gate.shape}
+    together = torch.stack([fitting.get(name, gate) for name in order], axis)
+    cut = dict(zip(order, (x.transpose(-2, -3) for x in together.unbind(axis)), strict=True))
+    return inputs._replace(**{name: cut[name] for name in fitting})
 
 
 @quirk
@@ -454,3 +472,12 @@ def low_rank(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
     bias, mask = (None if x is None else squeeze(x) for x in (inputs.bias, inputs.mask))
     return inputs._replace(bias=bias, mask=mask)
+
+
+# Calls
+
+
+@quirk
+def inference(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Under ``torch.inference_mode`` instead of ``torch.no_grad``; without gradients."""
+    return inputs

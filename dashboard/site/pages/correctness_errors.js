@@ -54,7 +54,7 @@ function errorsInShort(cells) {
   const wrong = all.filter(({ share }) => share > 1);
   if (all.length === 0) return "No error was recorded at this commit.";
   return wrong.length ? `${counted(wrong.length, "answer")} of ${all.length.toLocaleString("en")} ${wrong.length > 1 ? "are" : "is"} wrong.`
-    : `All ${counted(all.length, "answer")} are right.`;
+    : `All ${counted(all.length, "answer")} of this commit are right, in every number format and direction.`;
 }
 
 /** @param {Cell[]} cells @param {Choices} chosen */

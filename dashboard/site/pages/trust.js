@@ -13,7 +13,7 @@ addPage("trust", {
   about: "How far can these times be trusted? What a clock says of one call changes from call to call and from minute to minute; a difference smaller than that is none.",
   uses: ["place", "commit", "direction", "dtype"],
   choices: {
-    cell: { legend: "Cell", as: "select", values: async (shown) => cellLabels((await trustOf(shown)).timed) },
+    cell: { legend: "Cell, after the change it can show", as: "select", values: async (shown) => cellLabels((await trustOf(shown)).timed) },
     sort: { legend: "", values: null },
     filter: { legend: "", values: null },
   },
