@@ -261,6 +261,8 @@ def cross() -> Iterator[Case]:
         for (Q, K), grad in itertools.product(((5, 1030), (5, 4097), (1030, 5)), (case.grad, ())):
             for quirk in ("calm", "drifting"):  # sums of one sign
                 yield resized(narrowed(case), Q=Q, K=K).with_(quirks=(quirk,), grad=grad)
+        for Q, K in ((5, 4097), (4097, 5)):
+            yield resized(narrowed(case), Q=Q, K=K).with_(quirks=("calm", "flat"))
     for case in each("cross", both=False):
         yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
         # more scores than 16 bits can number
@@ -376,6 +378,9 @@ def batches() -> Iterator[Case]:
         yield narrowed(case)
         yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
         yield case.with_(batch=(2, 3, 2), bias_shape=(1, 3, 1, 4, 17, 17), quirks=())
+        case = case.with_(batch=(2, 3, 2), bias_shape=(2, 1, 2, 4, 17, 17), quirks=("middle_mask",))
+        yield case
+        yield case.with_(bias_shape=None, grad=LEAVES[:3])
         for bias_shape in (None, (1, 1, 1, 2), (65536, 1, 1, 2)):
             case = Case("batches", (65536,), 1, 1, 2, 4, bias_shape, "random", dtype=dtype)
             yield case
@@ -487,7 +492,9 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     some = tuple(name for name in leaves if rng.random() < 0.5)
     grad = rng.choice(((), leaves, some, some))
     names = (
-        rng.choice((None, None, None, "one_mask", "fewer_masks", "first_mask", "whole_rows", "late", "uneven")),
+        rng.choice(
+            (None, None, None, "one_mask", "fewer_masks", "first_mask", "middle_mask", "whole_rows", "late", "uneven")
+        ),
         rng.choice((None,) * 8 + MIXED_VALUES),
         rng.choice((None, None, *quirks.LAYOUTS[:-1])),
         rng.choice((None, None, None, None, "low_rank")),

@@ -96,6 +96,12 @@ def first_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def middle_mask(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """One mask for all along the second of three leading axes, as templates share that of their pairs."""
+    return inputs if inputs.mask is None or inputs.mask.dim() < 4 else inputs._replace(mask=inputs.mask[:, :1])
+
+
+@quirk
 def whole_rows(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A mask of length 1 along the keys: all of a row are valid, or none."""
     if inputs.mask is None or not inputs.mask.numel():
