@@ -95,6 +95,7 @@ def row(trial: Trial) -> dict[str, Any]:
     return {
         "schema": 1,
         **trial.name,
+        "cases": len(trial.cases),
         "families_by_dtype": {dtype: len(families) for dtype, families in found.items()},
         "dtypes_by_family": {family: n for family, n in by_family.items() if n},
     }

@@ -137,7 +137,8 @@ def changed(x: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def remember(backend: Backend, inputs: CoreInputs, other: CoreInputs) -> None:
-    """Call it on the very tensors of ``inputs`` with other numbers in them: what it keeps must not come back.
+    """Call it on the very tensors of ``inputs`` with other numbers in them, as inference and as the case wants it: what
+    it keeps must not come back.
 
     They are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was freed
     looks to a cache just so.
@@ -145,8 +146,9 @@ def remember(backend: Backend, inputs: CoreInputs, other: CoreInputs) -> None:
     tensors = [(x, x.clone(), y) for x, y in zip(inputs, other, strict=True) if x is not None and y is not None]
     for x, _, y in tensors:
         x.data.copy_(y)
-    with suppress(Exception, SystemExit):
-        backend(*inputs[:5])
+    for call in (lambda: backend(*inputs[:5]), lambda: run(backend, inputs)):
+        with suppress(Exception, SystemExit):
+            call()
     for x, before, _ in tensors:
         x.data.copy_(before)
 

@@ -18,7 +18,7 @@ Quirk = Callable[[CoreInputs, Generator], CoreInputs]
 QUIRKS: dict[str, Quirk] = {}
 LAYOUTS = (
     "cropped", "behind", "turned", "pairs", "heads_last", "unlike", "packed", "beside_gate", "behind_gate",
-    "strided", "margins", "one_query", "expanded", "low_rank",
+    "strided", "margins", "one_query", "keys_as_values", "sliding", "expanded", "low_rank",
 )  # fmt: skip
 """The quirks that change where numbers stand and not what they are."""
 CALLS = ("inference",)
@@ -454,6 +454,26 @@ def window(x: Tensor, inside: slice, length: Callable[[int], int]) -> Tensor:
 def one_query(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """The queries of the first of the first leading axis for all along it, with stride 0."""
     return inputs if inputs.q.dim() < 4 else inputs._replace(q=inputs.q[:1].expand(inputs.q.shape))
+
+
+@quirk
+def keys_as_values(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Values that are the keys, in the same memory."""
+    return inputs._replace(v=inputs.k.detach())
+
+
+@quirk
+def sliding(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Keys and values as windows that slide along the last leading axis by a key each, in memory that they share."""
+
+    def windows(x: Tensor) -> Tensor:
+        if x.dim() < 4 or not x.numel():
+            return x
+        first, further = x.select(-4, 0), x[..., 1:, :, -1, :].transpose(-2, -3)
+        keys = torch.cat([first, further], -2).nan_to_num(0, 0, 0)
+        return keys.unfold(-2, x.shape[-2], 1).transpose(-1, -2).transpose(-3, -4)
+
+    return inputs._replace(k=windows(inputs.k), v=windows(inputs.v))
 
 
 @quirk
