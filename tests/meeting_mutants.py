@@ -113,6 +113,20 @@ def last_queries_not_written_without_gradients(q, k, v, bias, mask):
     return o
 
 
+# Parts of the batch
+
+
+@mutant
+def bias_of_a_part_that_of_its_first_sample(q, k, v, bias, mask):
+    """More than a million logits are computed part by part, of which one begins in a sample and ends in the next."""
+    if q.dim() != 5 or bias is None or bias.dim() != 5 or bias.shape[1] > 1 or len(bias) != len(q):
+        return right(q, k, v, bias, mask)
+    B, S, H, Q, _ = q.shape
+    rows = max(1, min(S, 2**20 // (H * Q * k.shape[-2])))
+    samples = torch.arange(B * S) // rows * rows // S
+    return right(q, k, v, bias[samples, 0].unflatten(0, (B, S)), mask)
+
+
 # Blocks of keys
 
 
@@ -322,6 +336,37 @@ def slices_gathered_from_before_k(q, k, v, bias, mask):
     if together and q.shape == k.shape and step > 0 and first >= 0:
         q = q + (q.detach().as_strided(q.shape, q.stride(), first) - q).detach()
     return right(q, k, v, bias, mask)
+
+
+class LaidOut(torch.autograd.Function):
+    """Its gradient gets the strides of ``x``."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.strides = x.stride()
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, dx):
+        return dx if 0 in ctx.strides else torch.empty_strided(dx.shape, ctx.strides, dtype=dx.dtype).copy_(dx)
+
+
+@mutant
+def gradients_laid_out_as_their_inputs(q, k, v, bias, mask):
+    """Where windows of keys share memory, so do their gradients."""
+    return right(q, LaidOut.apply(k), LaidOut.apply(v), bias, mask)
+
+
+@mutant
+def mask_found_by_two_integers(q, k, v, bias, mask):
+    """So many entries in turn share a mask, and the masks come round again: as if no axis amid others were shared."""
+    if mask is None:
+        return right(q, k, v, bias, mask)
+    batch = q.shape[:-3]
+    own = (1,) * (len(batch) + 1 - mask.dim()) + mask.shape[:-1]
+    behind = next((i for i, n in enumerate(reversed(own)) if n > 1), len(own))
+    entries = torch.arange(math.prod(batch)) // math.prod(batch[len(batch) - behind :]) % math.prod(own)
+    return right(q, k, v, bias, mask.reshape(-1, mask.shape[-1])[entries].view(*batch, mask.shape[-1]))
 
 
 # Values

@@ -85,7 +85,7 @@ class Flash(torch.autograd.Function):
             base = new.masked_fill(new == -torch.inf, 0)
             shrink, weights = (largest - base).exp(), (part - base).exp()
             total = total * shrink + weights.sum(-1, keepdim=True)
-            o = o * shrink + (weights.to(v.dtype) @ values).to(wide)
+            o = o * shrink + weights @ values.to(wide)
             largest = new
         o = divide(o, total).to(q.dtype)
         lse = (largest + total.log()).masked_fill(total == 0, torch.inf)

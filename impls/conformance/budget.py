@@ -97,7 +97,8 @@ class NoGradient(RuntimeError):
 def gradients(
     name: str, output: Tensor, wanted: Mapping[str, Tensor], cotangent: Tensor, *, again: bool = False
 ) -> dict[str, Tensor]:
-    """The gradient of each tensor wanted, with ``d`` before its name; ``again``: of a second backward pass.
+    """The gradient of each tensor wanted, with ``d`` before its name; ``again``: of a second backward pass, after
+    one with another cotangent.
 
     Raises NoGradient, naming those to which ``output`` (called ``name``) carries none.
     """
@@ -105,10 +106,10 @@ def gradients(
         return {}
     found: tuple[Tensor | None, ...] = (None,) * len(wanted)
     if output.requires_grad:
-        for retain in (True, False)[not again :]:
-            found = torch.autograd.grad(
-                output, tuple(wanted.values()), cotangent, allow_unused=True, retain_graph=retain
-            )
+        leaves = tuple(wanted.values())
+        if again:
+            torch.autograd.grad(output, leaves, 1 - cotangent, allow_unused=True, retain_graph=True)
+        found = torch.autograd.grad(output, leaves, cotangent, allow_unused=True)
     present = {f"d{key}": x for key, x in zip(wanted, found, strict=True) if x is not None}
     if missing := [key for key in wanted if f"d{key}" not in present]:
         raise NoGradient(f"{name} carries no gradient to {', '.join(missing)}")

@@ -305,6 +305,7 @@ def layouts() -> Iterator[Case]:
             yield case.with_(quirks=(quirk,))
         for quirk in ("margins", "expanded"):
             yield resized(case, Q=33, K=33).with_(quirks=(quirk,))
+        yield narrowed(case).with_(quirks=("sliding",))
         yield case.with_(repeats=3)
         yield case.with_(repeats=3, grad=())
 
@@ -326,6 +327,8 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=("poison",), mask="full_row", grad=(name,))
         yield resized(case, Q=9, K=1100).with_(quirks=("drifting",), mask="none", grad=())
         yield resized(case, Q=17, K=384).with_(quirks=("drifting",))
+        yield resized(case, Q=2, K=900).with_(quirks=("sink",), mask="none")
+        yield resized(narrowed(case), Q=5, K=2049).with_(quirks=("late",))  # more than half precision can count
         for quirk in ("hole", "late"):  # whole blocks of masked keys, and valid ones behind them
             for K in (40, 384):
                 yield resized(case, Q=17, K=K).with_(quirks=(quirk,))
@@ -367,6 +370,7 @@ def batches() -> Iterator[Case]:
         yield case.with_(batch=(), bias_shape=(4, 17, 17))
         yield case.with_(batch=(2, 1, 3), bias_shape=(2, 1, 1, 4, 17, 17))
         yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
+        yield case.with_(batch=(17,), bias_shape=(1, 4, 17, 17))  # as triangles have it, a square mask
         yield case.with_(grad=())
     shared = ROW.with_(kind="batches", batch=(1, 130), bias_shape=(1, 1, 4, 17, 17))  # by more than a block
     yield shared
@@ -378,9 +382,13 @@ def batches() -> Iterator[Case]:
         yield narrowed(case)
         yield case.with_(batch=(2, 3, 2), bias_shape=(2, 3, 1, 4, 17, 17), quirks=("cropped",))
         yield case.with_(batch=(2, 3, 2), bias_shape=(1, 3, 1, 4, 17, 17), quirks=())
-        case = case.with_(batch=(2, 3, 2), bias_shape=(2, 1, 2, 4, 17, 17), quirks=("middle_mask",))
-        yield case
-        yield case.with_(bias_shape=None, grad=LEAVES[:3])
+        middle = case.with_(batch=(2, 3, 2), bias_shape=(2, 1, 2, 4, 17, 17), quirks=("middle_mask",))
+        yield middle
+        yield middle.with_(bias_shape=None, grad=LEAVES[:3])
+        yield case.with_(batch=(2, 20), H=8, Q=128, K=128, bias_shape=(2, 1, 8, 128, 128), quirks=())
+        yield case.with_(batch=(2, 300), H=1, Q=5, K=7, bias_shape=(2, 1, 1, 5, 7), quirks=())
+        yield case.with_(quirks=("deterministic",))
+        yield case.with_(batch=(2, 20), Q=100, K=100, bias_shape=(2, 1, 4, 100, 100), quirks=("deterministic",))
         for bias_shape in (None, (1, 1, 1, 2), (65536, 1, 1, 2)):
             case = Case("batches", (65536,), 1, 1, 2, 4, bias_shape, "random", dtype=dtype)
             yield case
@@ -413,12 +421,13 @@ def blocks() -> Iterator[Case]:
         yield Case("blocks", (1,), 2, 1030, 1030, 8, (1, 1, 1030, 1030), "random", dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (520,), 1, 9, 9, 8, (1, 1, 9, 9), dtype=case.dtype, grad=LEAVES)
         yield Case("blocks", (5000,), 1, 2, 3, 4, (1, 1, 2, 3), dtype=case.dtype, grad=LEAVES, quirks=("remainder",))
-    # more than 8, and 16, million logits
+        yield Case("blocks", (2, 700), 2, 3, 5, 8, (2, 1, 2, 3, 5), dtype=case.dtype, grad=LEAVES)
+        pairs = case.with_(batch=(2, 68), bias_shape=(2, 1, 4, 128, 128), H=4, Q=128, K=128)  # 8 million logits
+        yield pairs.with_(mask="none")
+        if case.dtype in ("float32", "bfloat16"):
+            for n in (68, 145):
+                yield pairs.with_(batch=(2, n), mask="padding", grad=())
     yield Case("blocks", (136,), 4, 128, 128, 8, (1, 4, 128, 128), grad=LEAVES)
-    pairs = Case("blocks", (2, 68), 4, 128, 128, 8, (2, 1, 4, 128, 128), grad=LEAVES)
-    yield pairs
-    for n, dtype in itertools.product((68, 145), ("float32", "bfloat16")):
-        yield pairs.with_(batch=(2, n), mask="padding", dtype=dtype, grad=())
 
 
 def inference() -> Iterator[Case]:
@@ -432,6 +441,9 @@ def inference() -> Iterator[Case]:
             yield resized(case, Q=Q, K=K).with_(quirks=(*case.quirks, "drifting"))
         for quirk in (*quirks.LAYOUTS[:-1], "calm", "sharp", "deep", "high"):
             yield case.with_(quirks=(*case.quirks, quirk))
+        yield resized(case, Q=3, K=900).with_(quirks=(*case.quirks, "sink"))
+        yield resized(case, Q=3, K=300).with_(quirks=(*case.quirks, "calm", "large"))
+        yield resized(case, Q=3, K=2049).with_(quirks=(*case.quirks, "late"))
         if case.bias_shape is None:
             continue
         yield resized(case, Q=3, K=1040).with_(quirks=(*case.quirks, "rising"))
@@ -458,7 +470,7 @@ def empty() -> Iterator[Case]:
 MIXED = 1600
 MOST_NUMBERS = 2**18
 MIXED_VALUES = (
-    "calm", "calm", "calm", "drifting", "drifting", "large", "sharp", "blank", "high", "deep", "faint", "loud",
+    "calm", "calm", "calm", "drifting", "drifting", "sink", "large", "sharp", "blank", "high", "deep", "faint", "loud",
     "offset", "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
 )  # fmt: skip
 
@@ -480,7 +492,8 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     K = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
     while True:
         many = length(70, least=5, most=700)
-        batch = rng.choice(((), (1,), (2,), (3,), (many,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2), (2, 1, 2, 2)))
+        few = ((), (1,), (2,), (3,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2), (2, 1, 2, 2))
+        batch = rng.choice((*few, (many,), (2, many), (many, 2)))
         H, c = length(1, 2, 4, 8, 16, 20, least=1, most=32), length(8, 16, 24, 32, 64, 128, least=6, most=256)
         Q = rng.choice((K, K, K, length(1, 17, 33, least=2, most=300)))
         if math.prod(batch) * H * max(Q * K, Q * c, K * c) <= MOST_NUMBERS:
@@ -499,6 +512,7 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
         rng.choice((None, None, *quirks.LAYOUTS[:-1])),
         rng.choice((None, None, None, None, "low_rank")),
         None if grad else rng.choice((None, "inference")),
+        rng.choice((None, None, None, None, None, "deterministic")),
     )
     return Case(
         "mixed", batch, H, Q, K, c, bias_shape, mask=rng.choice(MASK_KINDS), dtype=dtype,

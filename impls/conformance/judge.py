@@ -7,7 +7,7 @@ The cases are those of ``impls.conformance.cases``, the budget that of ``impls.c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from impls.conformance.budget import Budget, NoGradient, budget, gradients, run
-from impls.conformance.cases import Case, cases
+from impls.conformance.cases import Case, cases, resized
 from impls.conformance.modules.cases import ModuleCase
-from impls.conformance.surroundings import kept
+from impls.conformance.surroundings import asked_for, kept
 from impls.interface import Backend, UnsupportedProblem
 from impls.problem import CoreInputs
 
@@ -80,14 +80,14 @@ def judge(backend: Backend, case: Case) -> Verdict:
     interrupted = case.repeats > 1 and not backend.traits.compiles  # which may reuse buffers in its backward pass
     plain = not case.quirks and not case.nothing
     others = case.with_(seed=case.seed + 1).inputs() if case.repeats > 1 else inputs
-    if case.repeats > 1 and plain:
-        remember(backend, inputs, others)
+    if interrupted and plain:
+        remember(backend, case, inputs, others)
 
     def meanwhile() -> list[dict[str, Tensor]]:
         return [run(backend, others) for _ in range(OTHER_CALLS)]
 
     def call() -> dict[str, Tensor]:
-        with torch.inference_mode() if "inference" in case.quirks else nullcontext():
+        with asked_for(case.quirks):
             return run(backend, inputs, meanwhile if interrupted else None)
 
     verdict = examine(case, _budget(case), given, call, like=inputs.q, deterministic=backend.traits.deterministic)
@@ -136,21 +136,36 @@ def changed(x: Tensor) -> Iterator[None]:
 
 
 @torch.no_grad()
-def remember(backend: Backend, inputs: CoreInputs, other: CoreInputs) -> None:
-    """Call it on the very tensors of ``inputs`` with other numbers in them, as inference and as the case wants it: what
-    it keeps must not come back.
+def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs) -> None:
+    """Call it on NaN of more queries and keys; and on the very tensors of ``inputs`` with other numbers in them, as
+    inference, as the case wants it, and with bias and mask transposed. What it keeps of all this must not come back.
 
-    They are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was freed
-    looks to a cache just so.
+    Numbers are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was
+    freed looks to a cache just so.
     """
+    overflowed = resized(case, Q=2 * case.Q, K=2 * case.K).inputs()
+    for x in overflowed:
+        if x is not None and x.is_floating_point():
+            x.fill_(torch.nan)
     tensors = [(x, x.clone(), y) for x, y in zip(inputs, other, strict=True) if x is not None and y is not None]
     for x, _, y in tensors:
         x.data.copy_(y)
-    for call in (lambda: backend(*inputs[:5]), lambda: run(backend, inputs)):
+    q, k, v, bias, mask, _ = inputs
+    for call in (
+        lambda: run(backend, overflowed),
+        lambda: backend(q, k, v, bias, mask),
+        lambda: run(backend, inputs),
+        lambda: backend(q, k, v, turned(bias), turned(mask)),
+    ):
         with suppress(Exception, SystemExit):
             call()
     for x, before, _ in tensors:
         x.data.copy_(before)
+
+
+def turned(x: Tensor | None) -> Tensor | None:
+    """The last two axes the other way round, where they are equally long: other numbers in the same memory."""
+    return x.mT if x is not None and x.dim() > 1 and x.shape[-1] == x.shape[-2] else x
 
 
 def examine(

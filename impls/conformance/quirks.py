@@ -21,7 +21,7 @@ LAYOUTS = (
     "strided", "margins", "one_query", "keys_as_values", "sliding", "expanded", "low_rank",
 )  # fmt: skip
 """The quirks that change where numbers stand and not what they are."""
-CALLS = ("inference",)
+CALLS = ("deterministic", "inference")
 """The quirks that change how a call is made, and no input."""
 
 
@@ -318,6 +318,16 @@ def drifting(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def sink(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """A first key of value 0, above all others by a little more than digits last: what is beside it is the answer."""
+    q, k, v = (x.clone() for x in (inputs.q, inputs.k, inputs.v))
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q[..., 0], k[..., 0] = q.shape[-1] ** 0.5, 0
+    k[..., :1, 0], v[..., :1, :] = 4 - math.log(torch.finfo(wide).eps), 0
+    return inputs._replace(q=q, k=k, v=v)
+
+
+@quirk
 def remainder(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A cotangent of zeros but for the last query of the last row: all that counts is what whole blocks leave over."""
     if not inputs.cotangent.numel():
@@ -501,6 +511,12 @@ def low_rank(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 # Calls
+
+
+@quirk
+def deterministic(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Under ``torch.use_deterministic_algorithms``, where memory that is not yet written holds NaN."""
+    return inputs
 
 
 @quirk

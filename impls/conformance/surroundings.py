@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -35,3 +35,25 @@ def kept(changed: list[str]) -> Iterator[None]:
             if not same:
                 changed.append(name)
                 write(before[name])
+
+
+@contextmanager
+def asked_for(quirks: Collection[str]) -> Iterator[None]:
+    """The settings under which a case with these quirks is called."""
+    with ExitStack() as settings:
+        if "inference" in quirks:
+            settings.enter_context(torch.inference_mode())
+        if "deterministic" in quirks:
+            settings.enter_context(deterministic())
+        yield
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Deterministic algorithms where there are any; and NaN in what is allocated and not yet written."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
