@@ -289,16 +289,52 @@ class Kept(torch.autograd.Function):
         return do, (do * (ctx.o - ctx.kept)).sum(-1).to(torch.promote_types(do.dtype, torch.float32))
 
 
-@mutant
-def output_kept_beside_autograd(q, k, v, bias, mask):
-    o = right(q, k, v, bias, mask)
-    if not o.requires_grad:
-        return o
+def log_sum_exp(q, k, bias, mask):
     wide = torch.promote_types(q.dtype, torch.float32)
     logits = plus(product(q.to(wide), hide(k, mask).to(wide)), bias)
     if mask is not None:
         logits = logits.masked_fill(~on_keys(mask), -1e30)
-    return Kept.apply(o, logits.clamp(min=-1e30).logsumexp(-1))
+    return logits.clamp(min=-1e30).logsumexp(-1)
+
+
+@mutant
+def output_kept_beside_autograd(q, k, v, bias, mask):
+    o = right(q, k, v, bias, mask)
+    return Kept.apply(o, log_sum_exp(q, k, bias, mask)) if o.requires_grad else o
+
+
+class OfTheFirstPass(torch.autograd.Function):
+    """Nothing; the backward pass takes D of the first pass through a graph that is kept, whatever its cotangent was."""
+
+    @staticmethod
+    def forward(ctx, o, lse):
+        ctx.o, ctx.D = o.clone(), None
+        return o.view_as(o)
+
+    @staticmethod
+    def backward(ctx, do):
+        D = (do * ctx.o).sum(-1).to(torch.promote_types(do.dtype, torch.float32))
+        ctx.D = D if ctx.D is None else ctx.D
+        return do, D - ctx.D
+
+
+@mutant
+def backward_prepared_once(q, k, v, bias, mask):
+    o = right(q, k, v, bias, mask)
+    return OfTheFirstPass.apply(o, log_sum_exp(q, k, bias, mask)) if o.requires_grad else o
+
+
+_LEFT: dict[torch.dtype, Tensor] = {}
+
+
+@mutant
+def rows_left_from_before(q, k, v, bias, mask):
+    """Queries are copied to where those of larger calls were; what is left behind them has weight zero."""
+    o, n = right(q, k, v, bias, mask), q.numel()
+    if q.dtype not in _LEFT or len(_LEFT[q.dtype]) < n:
+        _LEFT[q.dtype] = q.new_zeros(n)
+    _LEFT[q.dtype][:n] = q.detach().flatten()
+    return o + 0 * _LEFT[q.dtype][n:].sum()
 
 
 class Recomputed(torch.autograd.Function):
@@ -379,6 +415,18 @@ def products_clamped_at_100(q, k, v, bias, mask):
 
 
 mutant(products_clamped_at_100, ("float64", "float32"))
+
+
+def blocks_of_small_weights_left_out(q, k, v, bias, mask):
+    """Blocks of 128 keys, each below one rounding of the largest of the first: together they may be the answer."""
+    logits = plus(product(q, hide(k, mask)), bias)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    least = logits[..., :128].detach().amax(-1, keepdim=True) + math.log(torch.finfo(wide).eps)
+    kept = [block.masked_fill(block.amax(-1, keepdim=True) < least, -torch.inf) for block in logits.split(128, -1)]
+    return softmax(torch.cat(kept, -1), mask).to(v.dtype) @ hide(v, mask)
+
+
+mutant(blocks_of_small_weights_left_out, ("float64", "float32"))
 
 
 @mutant
