@@ -389,6 +389,12 @@ def batches() -> Iterator[Case]:
         yield case.with_(batch=(2, 300), H=1, Q=5, K=7, bias_shape=(2, 1, 1, 5, 7), quirks=())
         yield case.with_(quirks=("deterministic",))
         yield case.with_(batch=(2, 20), Q=100, K=100, bias_shape=(2, 1, 4, 100, 100), quirks=("deterministic",))
+        equal = Case("batches", (5, 5), 5, 5, 5, 5, (5, 1, 5, 5, 5), "random", dtype=dtype, grad=LEAVES)
+        for shape in ((5, 5), (5, 5, 5), (5, 5, 5, 5), (5, 1, 1, 5), (5, 1, 5, 5, 5), (1, 5, 5, 5, 5)):
+            yield equal.with_(bias_shape=shape, quirks=("fewer_masks",))  # lengths do not tell axes apart
+        for quirk in ("first_mask", "one_mask"):
+            yield equal.with_(quirks=(quirk,))
+        yield equal.with_(bias_shape=None, grad=(), quirks=("fewer_masks",))
         for bias_shape in (None, (1, 1, 1, 2), (65536, 1, 1, 2)):
             case = Case("batches", (65536,), 1, 1, 2, 4, bias_shape, "random", dtype=dtype)
             yield case
@@ -489,13 +495,17 @@ def mixture(rng: random.Random, dtype: str, seed: int) -> Case:
     def length(*usual: int, least: int, most: int) -> int:
         return rng.choice(usual) if rng.random() < 0.5 else round(least * (most / least) ** rng.random())
 
-    K = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
+    keys = length(1, 2, 17, 33, 64, 96, 100, 128, 200, 257, 320, least=20, most=3000)
+    batch: tuple[int, ...]
     while True:
-        many = length(70, least=5, most=700)
+        K, many = keys, length(70, least=5, most=700)
         few = ((), (1,), (2,), (3,), (1, 5), (2, 3), (3, 1), (1, 2, 3), (2, 3, 2), (2, 1, 2, 2))
         batch = rng.choice((*few, (many,), (2, many), (many, 2)))
         H, c = length(1, 2, 4, 8, 16, 20, least=1, most=32), length(8, 16, 24, 32, 64, 128, least=6, most=256)
         Q = rng.choice((K, K, K, length(1, 17, 33, least=2, most=300)))
+        if rng.random() < 0.1:  # lengths that do not tell axes apart
+            H = Q = K = c = rng.randint(2, 9)
+            batch = (H,) * rng.randint(1, 3)
         if math.prod(batch) * H * max(Q * K, Q * c, K * c) <= MOST_NUMBERS:
             break
     spans = (*(rng.random() < 0.5 for _ in batch), *(rng.random() < share for share in (0.8, 0.9, 0.9)))

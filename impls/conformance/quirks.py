@@ -173,8 +173,8 @@ def _around(inputs: CoreInputs, center: float) -> CoreInputs:
 
 @quirk
 def large(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """Values of the size of 1e4."""
-    return inputs._replace(v=inputs.v * 1e4)
+    """Values of the size of 1e4 (256 in float16, whose sums would be too large for it)."""
+    return inputs._replace(v=inputs.v * (256 if inputs.v.dtype == torch.float16 else 1e4))
 
 
 @quirk
@@ -319,11 +319,11 @@ def drifting(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 @quirk
 def sink(inputs: CoreInputs, generator: Generator) -> CoreInputs:
-    """A first key of value 0, above all others by a little more than digits last: what is beside it is the answer."""
+    """A first key of value 0, above all others by more than digits last (by 8 in float16): these are the answer."""
     q, k, v = (x.clone() for x in (inputs.q, inputs.k, inputs.v))
-    wide = torch.promote_types(q.dtype, torch.float32)
+    digits = -math.log(torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps)
     q[..., 0], k[..., 0] = q.shape[-1] ** 0.5, 0
-    k[..., :1, 0], v[..., :1, :] = 4 - math.log(torch.finfo(wide).eps), 0
+    k[..., :1, 0], v[..., :1, :] = 8 if q.dtype == torch.float16 else digits + 4, 0
     return inputs._replace(q=q, k=k, v=v)
 
 
