@@ -265,6 +265,8 @@ def cross() -> Iterator[Case]:
             yield resized(narrowed(case), Q=Q, K=K).with_(quirks=("calm", "flat"))
     for case in each("cross", both=False):
         yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
+        for Q, K, shape in ((1030, 5, (1, 4, 1, 5)), (5, 1030, (1, 4, 5, 1)), (1030, 5, (1, 1, 1, 5))):
+            yield narrowed(case).with_(Q=Q, K=K, bias_shape=shape, mask="none")
         # more scores than 16 bits can number
         yield resized(case.with_(batch=(1, 2), bias_shape=(1, 1, 4, 17, 17)), Q=13, K=5120)
 
@@ -347,6 +349,7 @@ def values() -> Iterator[Case]:
             yield resized(case, Q=17, K=384).with_(quirks=quirks_)
         yield resized(narrowed(case), Q=150, K=150).with_(quirks=("chains",))
         yield resized(narrowed(case), Q=5, K=2000).with_(quirks=("steep",))
+        yield resized(narrowed(case), Q=17, K=384, c=64).with_(quirks=("matched", "falling"))
         yield case.with_(quirks=("empty_row", "poison"), mask="full_row")
         if case.dtype != "float32":
             yield case.with_(bias_dtype="float32")
@@ -454,6 +457,7 @@ def inference() -> Iterator[Case]:
             continue
         yield resized(case, Q=3, K=1040).with_(quirks=(*case.quirks, "rising"))
         yield resized(case, Q=3, K=300).with_(quirks=(*case.quirks, "falling"))
+        yield resized(case, Q=3, K=384, c=64).with_(quirks=(*case.quirks, "matched", "falling"))
         yield resized(case, Q=3, K=2000).with_(quirks=(*case.quirks, "steep"))
         yield resized(case, Q=150, K=150).with_(quirks=(*case.quirks, "chains"))
         for quirk in ("local", "offset", "mask_in_bias"):
@@ -476,8 +480,8 @@ def empty() -> Iterator[Case]:
 MIXED = 1600
 MOST_NUMBERS = 2**18
 MIXED_VALUES = (
-    "calm", "calm", "calm", "drifting", "drifting", "sink", "large", "sharp", "blank", "high", "deep", "faint", "loud",
-    "offset", "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
+    "calm", "calm", "calm", "drifting", "drifting", "matched", "sink", "large", "sharp", "blank", "high", "deep",
+    "faint", "loud", "offset", "mask_in_bias", "local", "chains", "empty_row", "rising", "steep", "falling", "poison",
 )  # fmt: skip
 
 

@@ -318,6 +318,17 @@ def drifting(inputs: CoreInputs, generator: Generator) -> CoreInputs:
 
 
 @quirk
+def matched(inputs: CoreInputs, generator: Generator) -> CoreInputs:
+    """Each query is twelve times a key, another for each: it finds that key wherever the bias would have it look."""
+    Q, K = inputs.q.shape[-2], inputs.k.shape[-2]
+    if not K:
+        return inputs
+    found = (K - 1 - 7 * torch.arange(Q, device=inputs.q.device)) % K
+    q = 12 * inputs.k.nan_to_num(0, 0, 0)[..., found, :]
+    return inputs._replace(q=q.expand(inputs.q.shape).clone())
+
+
+@quirk
 def sink(inputs: CoreInputs, generator: Generator) -> CoreInputs:
     """A first key of value 0, above all others by more than digits last (by 8 in float16): these are the answer."""
     q, k, v = (x.clone() for x in (inputs.q, inputs.k, inputs.v))
