@@ -37,6 +37,7 @@ from impls.masks import MASKED_ROWS
 from impls.problem import DTYPES, OPERATIONS, Problem, one_of
 
 CASES_OF_A_FAMILY = 2
+MOST_SCORES_OF_QUICK = 2**22
 FAILURES_SHRUNK = 4
 SIMPLEST_FIRST = ("float32", "float64", "bfloat16", "float16")
 
@@ -100,8 +101,8 @@ def chosen(
 ) -> list[Case]:
     """The cases to judge: the given operations', and the groups' that suit them, in the given dtypes.
 
-    ``quick`` keeps two cases of every family and dtype; ``more`` mixtures are tried beyond those of every run. A
-    backend that compiles for seconds is given few shapes.
+    ``quick`` keeps two cases of every family and dtype, of at most four million logits; ``more`` mixtures are tried
+    beyond those of every run. A backend that compiles for seconds is given few shapes.
     """
     biased = any(Problem(operation=name).has_bias for name in operations)
     kept: dict[Case, None] = {}
@@ -112,7 +113,7 @@ def chosen(
         if case.bias_shape is not None and not biased:
             continue
         kept.setdefault(case.with_(grad=() if forward_only else case.grad, device=device))
-    return sampled(list(kept)) if quick else list(kept)
+    return sampled([case for case in kept if case.core().scores <= MOST_SCORES_OF_QUICK]) if quick else list(kept)
 
 
 def chosen_of_module(
