@@ -83,8 +83,8 @@ def judge(backend: Backend, case: Case) -> Verdict:
     if interrupted and plain:
         remember(backend, case, inputs, others)
 
-    def meanwhile() -> list[dict[str, Tensor]]:
-        return [run(backend, others) for _ in range(OTHER_CALLS)]
+    def meanwhile() -> list[object]:
+        return [*(run(backend, others) for _ in range(OTHER_CALLS)), transposed(backend, inputs)]
 
     def call() -> dict[str, Tensor]:
         with asked_for(case.quirks):
@@ -138,7 +138,7 @@ def changed(x: Tensor) -> Iterator[None]:
 @torch.no_grad()
 def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs) -> None:
     """Call it on NaN of more queries and keys; and on the very tensors of ``inputs`` with other numbers in them, as
-    inference, as the case wants it, and with bias and mask transposed. What it keeps of all this must not come back.
+    inference and then as the case wants it. What it keeps of all this must not come back.
 
     Numbers are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was
     freed looks to a cache just so.
@@ -150,22 +150,26 @@ def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs
     tensors = [(x, x.clone(), y) for x, y in zip(inputs, other, strict=True) if x is not None and y is not None]
     for x, _, y in tensors:
         x.data.copy_(y)
-    q, k, v, bias, mask, _ = inputs
-    for call in (
-        lambda: run(backend, overflowed),
-        lambda: backend(q, k, v, bias, mask),
-        lambda: run(backend, inputs),
-        lambda: backend(q, k, v, turned(bias), turned(mask)),
-    ):
+    for call in (lambda: run(backend, overflowed), lambda: backend(*inputs[:5]), lambda: run(backend, inputs)):
         with suppress(Exception, SystemExit):
             call()
     for x, before, _ in tensors:
         x.data.copy_(before)
 
 
-def turned(x: Tensor | None) -> Tensor | None:
-    """The last two axes the other way round, where they are equally long: other numbers in the same memory."""
-    return x.mT if x is not None and x.dim() > 1 and x.shape[-1] == x.shape[-2] else x
+@torch.no_grad()
+def transposed(backend: Backend, inputs: CoreInputs) -> Tensor | None:
+    """What it makes of bias and mask with the last two axes the other way round, where these are equally long: other
+    numbers at the same address.
+    """
+
+    def turned(x: Tensor | None) -> Tensor | None:
+        return x.mT if x is not None and x.dim() > 1 and x.shape[-1] == x.shape[-2] else x
+
+    q, k, v, bias, mask, _ = inputs
+    with suppress(Exception, SystemExit):
+        return backend(q, k, v, turned(bias), turned(mask))
+    return None
 
 
 def examine(
