@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import torch
 from meeting_mutants import MUTANTS
 from module_mutants import MODULE_MUTANTS
 
-from impls.conformance.cases import GROUPS, cases
+from impls.conformance.cases import GROUPS, Case, cases
 from impls.conformance.judge import AnyCase, Verdict, judge
 from impls.conformance.modules.cases import module_cases
 from impls.conformance.modules.judge import judge_module
@@ -68,19 +69,28 @@ RECORDS = {"kill_matrix.jsonl": kernels, "module_kill_matrix.jsonl": modules}
 
 
 def killers(trial: Trial, dtype: str) -> Iterator[str]:
-    """The families of cases that reject it, each once; one case of every family is tried first, if it can be one that
-    is masked and in training.
+    """The families of cases that reject it, each once. Of every family one case is tried first that is masked and in
+    training, if there is one, then the others in any order, large ones last.
     """
     families: dict[str, list[AnyCase]] = {}
     for case in sorted(trial.cases, key=lambda case: (case.mask != "full_row", not case.grad)):
         if case.dtype == dtype:
             families.setdefault(case.family, []).append(case)
+    rng = random.Random(0)
+    for first, *others in list(families.values()):
+        rng.shuffle(others)
+        families[first.family] = sorted((first, *others), key=large)
     found = set()
     for one_of_each in itertools.zip_longest(*families.values()):
         for case in one_of_each:
             if case and case.family not in found and shows(trial.judge(case)):
                 found.add(case.family)
                 yield case.family
+
+
+def large(case: AnyCase) -> bool:
+    """Whether it takes seconds."""
+    return isinstance(case, Case) and case.core().scores > 2**20
 
 
 def shows(verdict: Verdict) -> bool:
