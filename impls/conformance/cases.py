@@ -340,6 +340,8 @@ def values() -> Iterator[Case]:
         yield narrowed(case).with_(quirks=("fewer_masks",))
         for quirk in ("first_mask", "whole_rows", "uneven"):
             yield case.with_(quirks=(quirk,))
+        if case.bias_shape is None:
+            yield case.with_(batch=(2, 3, 2), quirks=("middle_mask",))
     for case in each("values", both=False):
         for quirk in ("blank", "offset", "mask_in_bias", "empty_row", "lowest_row"):
             yield case.with_(quirks=(quirk,))
@@ -453,6 +455,7 @@ def inference() -> Iterator[Case]:
             yield case.with_(quirks=(*case.quirks, quirk))
         yield resized(case, Q=3, K=900).with_(quirks=(*case.quirks, "sink"))
         yield resized(case, Q=3, K=300).with_(quirks=(*case.quirks, "calm", "large"))
+        yield resized(case, Q=3, K=3000).with_(quirks=(*case.quirks, "calm", "flat"))
         yield resized(case, Q=3, K=2049).with_(quirks=(*case.quirks, "late"))
         if case.bias_shape is None:
             continue
