@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -27,6 +27,7 @@ from impls.conformance.budget import Budget
 from impls.conformance.judge import OTHER_CALLS, Verdict, examine
 from impls.conformance.modules.budget import answer, module_budget
 from impls.conformance.modules.cases import SHAPES, ModuleCase, ModuleInputs
+from impls.conformance.surroundings import asked_for
 from impls.interface import Backend, UnsupportedProblem
 
 OTHER_MODE = ("gradients", "batches")
@@ -139,7 +140,7 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
 
     def call(*given: Any, **arguments: Tensor) -> Tensor:
         try:
-            with torch.inference_mode() if "inference" in case.quirks else nullcontext():
+            with asked_for(case.quirks):
                 return form(*given, **arguments)
         except NotImplementedError as reason:
             raise UnsupportedProblem(str(reason)) from reason
