@@ -300,10 +300,11 @@ def widths(base: ModuleCase) -> Iterator[ModuleCase]:
 
 
 def batches(base: ModuleCase) -> Iterator[ModuleCase]:
-    """No leading axes, and three of them."""
+    """No leading axes, three of them, and many entries: thousands of rows of LayerNorm."""
     for batch in ((), (3,), (2, 1, 3)):
         for grad in (base.wanted, ()):
             yield base.with_(batch=batch, mask="full_row", repeats=2, grad=grad)
+    yield base.with_(batch=(2, MANY))
     yield base.with_(batch=(3,), **{ATTENDED[base.operation]: 1}, mask="full_row")
 
 
