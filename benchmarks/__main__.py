@@ -46,8 +46,9 @@ def main() -> int:
     run = commands.add_parser("run", help="measure a commit, with a progress line")
     run.add_argument("--effort", choices=list(EFFORTS), default=os.environ.get("AXIALBENCH_EFFORT") or "quick")
     run.add_argument(
-        "--machine", default="local", help="the machine's name in results/ (default: local, which git ignores)"
-    )
+        "--machine", type=origin.machine_name, default="local",
+        help="the machine's name in results/ (default: local, which git ignores)",
+    )  # fmt: skip
     run.add_argument("--commits", default="HEAD", help="what asv run takes: HEAD, NEW, a range (default: HEAD)")
     kernel.add_arguments(run)
     comparing = commands.add_parser("compare", help="two revisions, or two backends, measured in pairs")

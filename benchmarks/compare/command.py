@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="compare two backends of one revision, in one process")  # fmt: skip
     parser.add_argument("--base-python", metavar="FILE", help="base's interpreter: another torch, say")
     parser.add_argument("--head-python", metavar="FILE", help="head's interpreter")
-    parser.add_argument("--machine", default="local", help="where in results/ the record goes (default: local)")
+    parser.add_argument(
+        "--machine",
+        type=origin.machine_name,
+        default="local",
+        help="where in results/ the record goes (default: local)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record here as well")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table for a pull request")
 

@@ -31,7 +31,9 @@ RESERVE = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``gpu-check`` takes."""
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--machine", default="local", help="the machine's name in results/ (default: local)")
+    parser.add_argument(
+        "--machine", type=origin.machine_name, default="local", help="the machine's name in results/ (default: local)"
+    )
     parser.add_argument("--minutes", type=float, default=8.0, help="for everything (default: 8)")
     parser.add_argument("--part", action="append", choices=[part.name for part in PARTS], help="one part only; repeat")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes: whether it runs, not how fast anything is")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +16,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def machine_name(text: str) -> str:
+    """``text`` if it can be a folder of ``results/``: what a command line's ``--machine`` takes.
+
+    Raises argparse.ArgumentTypeError for any other name.
+    """
+    if not re.fullmatch(r"\w[\w.+-]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} names no folder: use letters, digits, '_', '.', '+' and '-'")
+    return text
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def tell(argv: Sequence[str], environ: MutableMapping[str, str]) -> None:
     published with the results.
     """
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    options.add_argument("--machine", "-m")
+    options.add_argument("--machine", "-m", type=origin.machine_name)
     options.add_argument("--bench", "-b", action="append", default=[])
     options.add_argument("--quick", "-q", action="store_true")
     options.add_argument("--dry-run", "-n", action="store_true")

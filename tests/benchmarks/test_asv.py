@@ -32,6 +32,13 @@ def test_the_plugin_tells_what_asv_keeps_to_itself():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["lab/gpu", "..", "", "a b"])
+def test_a_machine_that_no_folder_can_be_called_after_is_refused(name, capsys):
+    with pytest.raises(SystemExit):
+        plugin.tell(["run", "--machine", name], {})
+    assert f"{name!r} names no folder" in capsys.readouterr().err
+
+
 def test_without_a_name_the_machine_is_local_and_a_dry_run_leaves_the_record_alone():
     environ = {"AXIALBENCH_EFFORT": "full"}
     plugin.tell(["run", "-q", "-n"], environ)
