@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import torch
 from mutants import MUTANTS, Attend, first_keys, mutant, plus, product, right, softmax
@@ -70,15 +71,19 @@ def bias_of_eight_heads(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
-def dbias_of_whole_blocks_of_queries(q, k, v, bias, mask):
-    """The gradient of a bias that broadcasts over queries lacks the last block of 32, if it is not whole."""
-    Q = q.shape[-2]
-    if bias is None or bias.dim() < 2 or bias.shape[-2] != 1 or Q < 32 or not bias.requires_grad:
+def dbias_of_the_first_queries(number: Callable[[int], int]) -> Attend:
+    """Of so many of Q, if it has to be summed over them, and Q is more than a block of 32."""
+
+    def attend(q, k, v, bias, mask):
+        Q = q.shape[-2]
+        if bias is None or bias.dim() < 2 or bias.shape[-2] != 1 or Q < 32 or not bias.requires_grad:
+            return right(q, k, v, bias, mask)
+        bias = bias.expand(*bias.shape[:-2], Q, bias.shape[-1])
+        kept = (torch.arange(Q) < number(Q))[:, None]
+        bias.register_hook(lambda dbias: dbias * kept)
         return right(q, k, v, bias, mask)
-    bias = bias.expand(*bias.shape[:-2], Q, bias.shape[-1])
-    kept = (torch.arange(Q) < Q // 32 * 32)[:, None]
-    bias.register_hook(lambda dbias: dbias * kept)
-    return right(q, k, v, bias, mask)
+
+    return attend
 
 
 def rows_far_below_zero_are_empty(q, k, v, bias, mask):
@@ -89,7 +94,10 @@ def rows_far_below_zero_are_empty(q, k, v, bias, mask):
     return torch.where(largest > -1e4, right(q, k, v, bias, mask), 0)
 
 
-mutant(dbias_of_whole_blocks_of_queries)
+for name, number in {"whole_blocks_of": lambda Q: Q // 32 * 32, "the_first_256": lambda Q: 256}.items():
+    attend = dbias_of_the_first_queries(number)
+    attend.__name__ = f"dbias_of_{name}_queries"
+    mutant(attend)
 mutant(rows_far_below_zero_are_empty, ("float64", "float32"))
 
 
@@ -158,13 +166,21 @@ def two_rows_asked_whether_any_key_is_masked(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
-_MASKS = WeakTensorKeyDictionary()
+_BIASES, _MASKS = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
 
 
 @mutant
 def mask_read_once(q, k, v, bias, mask):
     """What a mask is turned into is kept while the mask lives, though it may change in place."""
     return right(q, k, v, bias, None if mask is None else _MASKS.setdefault(mask, mask.clone()))
+
+
+@mutant
+def bias_of_inference_read_once(q, k, v, bias, mask):
+    """As long as its version is the same; tensors made in inference mode count none, and are taken not to change."""
+    if bias is not None and bias.is_inference():
+        bias = _BIASES.setdefault(bias, bias.clone())
+    return right(q, k, v, bias, mask)
 
 
 # Strides and offsets
@@ -201,6 +217,14 @@ class Misread(torch.autograd.Function):
 @mutant
 def cotangent_of_one_leading_stride(q, k, v, bias, mask):
     return Misread.apply(right(q, k, v, bias, mask), lambda do: one_stride_for_the_leading_axes(do, 3))
+
+
+@mutant
+def gradients_of_large_biases_in_one_place(q, k, v, bias, mask):
+    """From 1 MiB of float32 on: the caller's is overwritten by the next."""
+    if bias is not None and bias.numel() >= 2**18 and bias.requires_grad:
+        bias = Misread.apply(bias, lambda dbias: workspace("dbias", dbias))
+    return right(q, k, v, bias, mask)
 
 
 @mutant

@@ -267,6 +267,7 @@ def cross() -> Iterator[Case]:
         yield case.with_(Q=41, K=33, bias_shape=(2, 1, 4, 1, 33), quirks=("remainder",))
         for Q, K, shape in ((1030, 5, (1, 4, 1, 5)), (5, 1030, (1, 4, 5, 1)), (1030, 5, (1, 1, 1, 5))):
             yield narrowed(case).with_(Q=Q, K=K, bias_shape=shape, mask="none")
+        yield narrowed(case).with_(Q=1030, K=5, bias_shape=(1, 4, 1, 5), mask="none", quirks=("remainder",))
         # more scores than 16 bits can number
         yield resized(case.with_(batch=(1, 2), bias_shape=(1, 1, 4, 17, 17)), Q=13, K=5120)
 
@@ -310,6 +311,7 @@ def layouts() -> Iterator[Case]:
         yield narrowed(case).with_(quirks=("sliding",))
         yield case.with_(repeats=3)
         yield case.with_(repeats=3, grad=())
+        yield case.with_(repeats=3, grad=(), quirks=("inference",))
 
 
 def values() -> Iterator[Case]:
@@ -329,7 +331,8 @@ def values() -> Iterator[Case]:
             yield case.with_(quirks=("poison",), mask="full_row", grad=(name,))
         yield resized(case, Q=9, K=1100).with_(quirks=("drifting",), mask="none", grad=())
         yield resized(case, Q=17, K=384).with_(quirks=("drifting",))
-        yield resized(case, Q=2, K=900).with_(quirks=("sink",), mask="none")
+        for quirks_ in (("sink",), ("calm", "sink")):
+            yield resized(case, Q=2, K=900).with_(quirks=quirks_, mask="none")
         yield resized(narrowed(case), Q=5, K=2049).with_(quirks=("late",))  # more than half precision can count
         for quirk in ("hole", "late"):  # whole blocks of masked keys, and valid ones behind them
             for K in (40, 384):
@@ -377,6 +380,7 @@ def batches() -> Iterator[Case]:
         yield case.with_(batch=(3,), bias_shape=None, grad=LEAVES[:3])
         yield case.with_(batch=(17,), bias_shape=(1, 4, 17, 17))  # as triangles have it, a square mask
         yield case.with_(grad=())
+        yield case.with_(grad=(), quirks=("inference",))
     shared = ROW.with_(kind="batches", batch=(1, 130), bias_shape=(1, 1, 4, 17, 17))  # by more than a block
     yield shared
     for dtype in DTYPES:
@@ -392,6 +396,7 @@ def batches() -> Iterator[Case]:
         yield middle.with_(bias_shape=None, grad=LEAVES[:3])
         yield case.with_(batch=(2, 20), H=8, Q=128, K=128, bias_shape=(2, 1, 8, 128, 128), quirks=())
         yield case.with_(batch=(2, 300), H=1, Q=5, K=7, bias_shape=(2, 1, 1, 5, 7), quirks=())
+        yield case.with_(batch=(1,), H=8, Q=192, K=192, bias_shape=(1, 8, 192, 192), quirks=(), repeats=2)
         yield case.with_(quirks=("deterministic",))
         yield case.with_(batch=(2, 20), Q=100, K=100, bias_shape=(2, 1, 4, 100, 100), quirks=("deterministic",))
         equal = Case("batches", (5, 5), 5, 5, 5, 5, (5, 1, 5, 5, 5), "random", dtype=dtype, grad=LEAVES)
@@ -426,6 +431,10 @@ def blocks() -> Iterator[Case]:
         yield resized(row, H=2, Q=129, K=513).with_(quirks=("rising", "hole"))
         yield resized(row, H=2, Q=129, K=513).with_(quirks=("late",), grad=())
         yield resized(row, Q=33, K=33, c=160)
+        large = Case("blocks", (1,), 4, 300, 300, 256, (1, 4, 300, 300), dtype=case.dtype, grad=LEAVES, repeats=2)
+        yield large  # results of more numbers than a small buffer holds
+        yield large.with_(grad=())
+        yield row.with_(Q=300, K=33, bias_shape=(1, 1, 4, 1, 33), quirks=("remainder",))
         for Q in (1, 33):
             yield resized(row, Q=33, K=33).with_(batch=(1, 70), bias_shape=(1, 1, 4, Q, 33), quirks=("remainder",))
         for bias_shape, grad in ((None, LEAVES[:3]), ((1, 16, 1, 2), LEAVES), ((4097, 1, 1, 2), ())):
@@ -454,6 +463,7 @@ def inference() -> Iterator[Case]:
         for quirk in (*quirks.LAYOUTS[:-1], "calm", "sharp", "deep", "high"):
             yield case.with_(quirks=(*case.quirks, quirk))
         yield resized(case, Q=3, K=900).with_(quirks=(*case.quirks, "sink"))
+        yield resized(case, Q=3, K=900).with_(quirks=(*case.quirks, "calm", "sink"))
         yield resized(case, Q=3, K=300).with_(quirks=(*case.quirks, "calm", "large"))
         yield resized(case, Q=3, K=3000).with_(quirks=(*case.quirks, "calm", "flat"))
         yield resized(case, Q=3, K=2049).with_(quirks=(*case.quirks, "late"))

@@ -75,13 +75,15 @@ def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
         return Verdict(case, "declined", tuple(reasons))
-    inputs = case.inputs()
+    with asked_for(case.quirks):  # in inference mode, inputs too are tensors without versions
+        inputs = case.inputs()
+        others = case.with_(seed=case.seed + 1).inputs() if case.repeats > 1 else inputs
     given = {name: x for name, x in inputs._asdict().items() if x is not None}
     interrupted = case.repeats > 1 and not backend.traits.compiles  # which may reuse buffers in its backward pass
-    plain = not case.quirks and not case.nothing
-    others = case.with_(seed=case.seed + 1).inputs() if case.repeats > 1 else inputs
+    plain = not {*case.quirks} - {"inference"} and not case.nothing
     if interrupted and plain:
-        remember(backend, case, inputs, others)
+        with asked_for(case.quirks):
+            remember(backend, case, inputs, others)
 
     def meanwhile() -> list[object]:
         return [*(run(backend, others) for _ in range(OTHER_CALLS)), transposed(backend, inputs)]
@@ -188,7 +190,7 @@ def examine(
     """
     if unclear := [name for name, error in expected.eager.items() if not error < torch.inf]:
         return Verdict(case, "not_judged", (f"eager itself is not finite in {', '.join(unclear)}",))
-    before = {name: (_storage(x).clone(), x._version) for name, x in given.items()}
+    before = {name: (_storage(x).clone(), _version(x)) for name, x in given.items()}
     changed: list[str] = []
     try:
         with kept(changed):
@@ -203,7 +205,7 @@ def examine(
 
     answer, reasons = answers[0], [f"{setting} was changed" for setting in changed]
     for name, (storage, version) in before.items():
-        if given[name]._version != version or not torch.equal(_storage(given[name]), storage):
+        if _version(given[name]) != version or not torch.equal(_storage(given[name]), storage):
             reasons.append(f"{name} was modified")
     name, output = next(iter(answer.items()))
     if (output.shape, output.dtype, output.device, output.layout) != (
@@ -266,6 +268,11 @@ def compare(name: str, got: Tensor, expected: Budget) -> Check:
 def _storage(x: Tensor) -> Tensor:
     """All bytes that a view looks into, what lies between its elements included."""
     return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+
+
+def _version(x: Tensor) -> int | None:
+    """How often it was written to, if that is counted."""
+    return None if x.is_inference() else x._version
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def _takes(build: Callable[..., object], option: str) -> bool:
 
 def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
     """Run the module on ``case``, and compare. Never raises for what the module does."""
-    inputs = case.inputs()
+    inputs = made(case)
     try:
         form, parameters = subject.form(case, inputs.parameters)
     except NotImplementedError as reason:
@@ -148,8 +148,9 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
     inputs = inputs._replace(parameters=parameters)
     meanwhile = None
     if case.repeats > 1:
-        other = case.with_(seed=case.seed + 1).inputs()
-        remember(call, inputs, other)
+        other = made(case.with_(seed=case.seed + 1))
+        with asked_for(case.quirks):
+            remember(call, inputs, other)
 
         def meanwhile() -> list[dict[str, Tensor]]:
             return [answer(call, other._replace(parameters=parameters), case.grad) for _ in range(OTHER_CALLS)]
@@ -162,6 +163,13 @@ def judge_module(subject: Subject, case: ModuleCase) -> Verdict:
         like=inputs.cotangent,
         deterministic=subject.deterministic,
     )
+
+
+def made(case: ModuleCase) -> ModuleInputs:
+    """Its inputs; in inference mode the arguments too are tensors without versions, and parameters are not."""
+    inputs = case.inputs()
+    with asked_for(case.quirks):
+        return inputs._replace(arguments=case.inputs().arguments)
 
 
 @torch.no_grad()
