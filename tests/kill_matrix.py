@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,9 +68,10 @@ def modules() -> list[Trial]:
 RECORDS = {"kill_matrix.jsonl": kernels, "module_kill_matrix.jsonl": modules}
 
 
-def killers(trial: Trial, dtype: str) -> Iterator[str]:
-    """The families of cases that reject it, each once. Of every family one case is tried first that is masked and in
-    training, if there is one, then the others in any order, large ones last.
+def killers(trial: Trial, dtype: str, likely: Collection[str] = ()) -> Iterator[str]:
+    """The families of cases that reject it, each once, those that are ``likely`` to before the others. Of every family
+    one case is tried first that is masked and in training, if there is one, then the others in any order, large ones
+    last.
     """
     families: dict[str, list[AnyCase]] = {}
     for case in sorted(trial.cases, key=lambda case: (case.mask != "full_row", not case.grad)):
@@ -81,11 +82,18 @@ def killers(trial: Trial, dtype: str) -> Iterator[str]:
         rng.shuffle(others)
         families[first.family] = sorted((first, *others), key=large)
     found = set()
-    for one_of_each in itertools.zip_longest(*families.values()):
-        for case in one_of_each:
+    for tried_first in (True, False):
+        tried = [members for family, members in families.items() if (family in likely) == tried_first]
+        for case in itertools.chain.from_iterable(itertools.zip_longest(*tried)):
             if case and case.family not in found and shows(trial.judge(case)):
                 found.add(case.family)
                 yield case.family
+
+
+def killed_twice(trial: Trial, dtype: str, record: dict[str, dict[str, Any]]) -> bool:
+    """Whether two families reject it; those that did when the ``record`` was written are tried first."""
+    likely = record[str(trial)]["dtypes_by_family"] if str(trial) in record else ()
+    return len(list(itertools.islice(killers(trial, dtype, likely), 2))) == 2
 
 
 def large(case: AnyCase) -> bool:
