@@ -256,6 +256,16 @@ def dbias_of_sixteen_heads(q, k, v, bias, mask):
 
 
 @mutant
+def bias_of_the_first_heads_in_the_backward(q, k, v, bias, mask):
+    """Heads are taken 16 at a time, and the backward pass reads the bias of each group from head 0 on."""
+    H, o = q.shape[-3], right(q, k, v, bias, mask)
+    if bias is None or bias.dim() < 3 or not 16 < H == bias.shape[-3]:
+        return o
+    misread = right(q, k, v, bias[..., torch.arange(H) % 16, :, :], mask)
+    return misread + (o - misread).detach()
+
+
+@mutant
 def dbias_scaled_without_dq(q, k, v, bias, mask):
     """The gradient of the logits is scaled in place for dk, where dq does not need it as it was."""
     if bias is not None and bias.requires_grad and k.requires_grad and not q.requires_grad:

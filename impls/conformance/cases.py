@@ -418,7 +418,7 @@ def batches() -> Iterator[Case]:
 
 def heads() -> Iterator[Case]:
     """Numbers of heads up to those of published models."""
-    for case, H in itertools.product(each("heads"), (1, 2, 8, 12, 16)):
+    for case, H in itertools.product(each("heads"), (1, 2, 8, 12, 16, 17, 32)):
         yield resized(case, H=H)
     for case in each("heads"):
         yield resized(case, H=7).with_(H_kv=1)
