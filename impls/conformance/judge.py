@@ -139,12 +139,13 @@ def changed(x: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs) -> None:
-    """Call it on NaN of more queries and keys; and on the very tensors of ``inputs`` with other numbers in them, as
-    inference and then as the case wants it. What it keeps of all this must not come back.
+    """Call it on bias and mask transposed, on NaN of more queries and keys, and on the very tensors of ``inputs`` with
+    other numbers in them, as inference and then as the case wants it. What it keeps of all this must not come back.
 
     Numbers are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was
     freed looks to a cache just so.
     """
+    transposed(backend, inputs)
     overflowed = resized(case, Q=2 * case.Q, K=2 * case.K).inputs()
     for x in overflowed:
         if x is not None and x.is_floating_point():
@@ -162,7 +163,7 @@ def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs
 @torch.no_grad()
 def transposed(backend: Backend, inputs: CoreInputs) -> Tensor | None:
     """What it makes of bias and mask with the last two axes the other way round, where these are equally long: other
-    numbers at the same address.
+    numbers of the same bytes at the same address.
     """
 
     def turned(x: Tensor | None) -> Tensor | None:
