@@ -139,13 +139,14 @@ def changed(x: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def remember(backend: Backend, case: Case, inputs: CoreInputs, other: CoreInputs) -> None:
-    """Call it on bias and mask transposed, on NaN of more queries and keys, and on the very tensors of ``inputs`` with
-    other numbers in them, as inference and then as the case wants it. What it keeps of all this must not come back.
+    """Call it on copies of bias and mask transposed, on NaN of more queries and keys, and on the very tensors of
+    ``inputs`` with other numbers in them, as inference and then as the case wants it. What it keeps of all this must
+    not come back.
 
     Numbers are written past the version counter, as ``parameter.data.copy_()`` does: a new tensor in memory that was
     freed looks to a cache just so.
     """
-    transposed(backend, inputs)
+    transposed(backend, inputs._replace(bias=_copied(inputs.bias), mask=_copied(inputs.mask)))
     overflowed = resized(case, Q=2 * case.Q, K=2 * case.K).inputs()
     for x in overflowed:
         if x is not None and x.is_floating_point():
@@ -274,6 +275,10 @@ def _storage(x: Tensor) -> Tensor:
 def _version(x: Tensor) -> int | None:
     """How often it was written to, if that is counted."""
     return None if x.is_inference() else x._version
+
+
+def _copied(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.clone()
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -57,16 +57,16 @@ def response(case: ModuleCase, inputs: ModuleInputs, exact: dict[str, Tensor]) -
     Half precision is computed as such, so that what the specification keeps in float32 is off by no more than that;
     the others in float64.
     """
-    dtype, squares = inputs.cotangent.dtype, {name: torch.zeros_like(x) for name, x in exact.items()}
+    dtype, changed = inputs.cotangent.dtype, {name: torch.zeros_like(x) for name, x in exact.items()}
     times = MAGNIFIED if dtype == torch.float64 else 1
     for seed in range(SAMPLES):
         given = inputs if half(dtype) else in_float64(inputs)
         with Perturbed(dtype, seed, times):
             found = answer(specification(case), given, case.grad)
-        for name, square in squares.items():
-            square += (found[name].double() - exact[name]).square()
+        for name, x in changed.items():  # squares of the smallest numbers would vanish
+            changed[name] = torch.hypot(x, found[name].double() - exact[name])
     counted = (2 if dtype == torch.float64 else 1) / times
-    return {name: counted * (square / SAMPLES).sqrt() for name, square in squares.items()}
+    return {name: counted * x / math.sqrt(SAMPLES) for name, x in changed.items()}
 
 
 def off(found: Tensor, exact: Tensor) -> Tensor:
