@@ -183,24 +183,6 @@ def bias_of_inference_read_once(q, k, v, bias, mask):
     return right(q, k, v, bias, mask)
 
 
-_PREPARED: dict[tuple, Tensor] = {}
-
-
-@mutant
-def bias_and_mask_known_by_their_bytes(q, k, v, bias, mask):
-    """And by their shapes, whatever their strides: a transposed one is taken for the one that it is a view of."""
-
-    def prepared(x):
-        bytes_ = torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).numpy().tobytes()
-        if len(_PREPARED) > 64:
-            _PREPARED.clear()
-        return _PREPARED.setdefault((x.dtype, x.shape, bytes_), x.detach().clone())
-
-    if bias is not None and not bias.requires_grad:
-        bias = prepared(bias)
-    return right(q, k, v, bias, None if mask is None else prepared(mask))
-
-
 # Strides and offsets
 
 
