@@ -75,15 +75,14 @@ def judge(backend: Backend, case: Case) -> Verdict:
     """Run ``backend`` on ``case``, and compare. Never raises for what the backend does."""
     if reasons := backend.why_not(case.core()):
         return Verdict(case, "declined", tuple(reasons))
+    interrupted = case.repeats > 1 and not backend.traits.compiles  # which may reuse buffers in its backward pass
+    plain = not {*case.quirks} - {"inference"} and not case.nothing
     with asked_for(case.quirks):  # in inference mode, inputs too are tensors without versions
         inputs = case.inputs()
         others = case.with_(seed=case.seed + 1).inputs() if case.repeats > 1 else inputs
-    given = {name: x for name, x in inputs._asdict().items() if x is not None}
-    interrupted = case.repeats > 1 and not backend.traits.compiles  # which may reuse buffers in its backward pass
-    plain = not {*case.quirks} - {"inference"} and not case.nothing
-    if interrupted and plain:
-        with asked_for(case.quirks):
+        if interrupted and plain:
             remember(backend, case, inputs, others)
+    given = {name: x for name, x in inputs._asdict().items() if x is not None}
 
     def meanwhile() -> list[object]:
         return [*(run(backend, others) for _ in range(OTHER_CALLS)), transposed(backend, inputs)]
